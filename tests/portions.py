@@ -43,13 +43,13 @@ def one_way(ways: Sequence[T], test: str) -> Sequence[T]:
 
 
 def play_one_way(metafunc: pytest.Metafunc, fixture: str, ways: Sequence[object]) -> None:
-    """``one_way`` for all tests that take a fixture of the session, but those that say themselves in which
-    ways it is played."""
+    """``one_way`` for all tests that take a fixture, but those that say themselves in which ways it is
+    played."""
     marks = metafunc.definition.iter_markers("parametrize")
     said = {name for mark in marks for name in _names(mark.args[0])}
     if fixture in metafunc.fixturenames and fixture not in said:
         chosen = one_way(ways, metafunc.function.__name__)
-        metafunc.parametrize(fixture, chosen, indirect=True, scope="session")
+        metafunc.parametrize(fixture, chosen, indirect=True)
 
 
 def _names(said: str | Sequence[str]) -> Iterable[str]:

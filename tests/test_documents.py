@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from tomllib import TOMLDecodeError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,10 @@ from headrace.documents import DocumentError, parse_toml, read_json, read_typed
 from headrace.errors import ConfigurationError
 from headrace.limits import NESTING_MAX
 from headrace.pipeline.declaring.document import read_toml
-from headrace.pipeline.problems import PipelineError
+from headrace.pipeline.model import PipelineError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEEP = 100_000
 

@@ -91,8 +91,7 @@ async def test_a_client_takes_its_share_and_leaves_the_rest_of_its_buffer_to_the
 
         async def next_batch(self, limit: int) -> list[Any]:
             there = 10 if len(waiting) == 40 else len(waiting)
-            taken = [waiting.pop(0) for _ in range(min(limit, there))]
-            return taken
+            return [waiting.pop(0) for _ in range(min(limit, there))]
 
     async def flush() -> None:
         pass

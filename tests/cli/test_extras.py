@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from cli.without_extras import packages_of
-from headrace.cli.commands import COMMANDS
-from headrace.cli.extras import what_to_install
+from headrace.cli.commands import COMMANDS, what_to_install
 
 NOWHERE = ["--server", "nats://127.0.0.1:1", "--timeout", "100ms"]
 FIRST_STEPS = [

@@ -13,7 +13,7 @@ import pytest
 from guides import ROOT, commands_of
 from headrace.cli.commands import COMMANDS
 from headrace.cli.root import root
-from headrace.cli.shared.lazy import LazyGroup
+from headrace.cli.shared.verbs import LazyGroup
 
 Run = Callable[..., Any]
 GUIDE = ROOT / "docs" / "cli.md"

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.commands import COMMANDS
-from headrace.cli.shared.nats_names import HERE, NOT_HERE
+from headrace.cli.commands import COMMANDS, HERE, NOT_HERE
 
 Run = Callable[..., Any]
 NOWHERE = "nats://127.0.0.1:1"

@@ -206,10 +206,12 @@ class Deploys:
                 )
             assert how != "term", f"{sequence} came again: {these}"
 
-    def end(self) -> None:
+    async def end(self) -> None:
+        """Kill those that are left and wait until they are gone: a later test would find their pipes."""
         for worker in self.workers:
             if worker.process.returncode is None:
                 worker.process.kill()
+            await worker.process.communicate()
 
 
 def turns_of(log: bytes) -> dict[int, list[Turn]]:
@@ -243,7 +245,7 @@ async def deploys_on(kind: str, directory: Path) -> AsyncIterator[Deploys]:
         await deploys.start_worker()
         yield deploys
     finally:
-        deploys.end()
+        await deploys.end()
         server.stop()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import peers
-from headrace.cli.stream.copying import COPIED, STORED
+from headrace.cli.stream.copy import COPIED, STORED
 from headrace.client import Connection, connect
 from nats_cluster import Cluster
 from waiting import until

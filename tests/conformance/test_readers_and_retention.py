@@ -2,11 +2,13 @@
 
 Each cell says what is right before it is run. A copy (a mirror, a source, the work queue of an elastic group)
 is a reader beside the workers: it takes nothing from them, and what a worker has acknowledged stays until the
-copy has it. What no worker's consumer wants leaves a work queue when it is copied.
+copy has it. What no worker's consumer wants leaves a work queue when it is copied. ``make matrices`` plays
+every cell, ``make test`` some of each row and column.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from nats.aio.client import Client
 import peers
 from conformance.test_partitioned_groups import SECOND, ask, create
 from headrace.broker.server import Broker
+from portions import some
 from waiting import until
 
 SUBJECTS = ["j.a", "j.b"] * 3
@@ -118,11 +121,13 @@ async def died(connection: Client) -> bool:
 
 
 EVERYTHING = sorted(str(number) for number in range(6))
+COPIES = ["mirror", "source", "elastic group"]
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("retention", ["limits", *REMOVING])
-@pytest.mark.parametrize("moment", ["with a backlog", "beside"])
+@pytest.mark.parametrize(
+    ("retention", "reader", "moment"),
+    some(itertools.product(["limits", *REMOVING], READERS, ["with a backlog", "beside"]), 3),
+)
 async def test_a_reader_takes_nothing_from_a_worker(
     connection: Client, retention: str, reader: str, moment: str
 ) -> None:
@@ -143,8 +148,7 @@ async def test_a_reader_takes_nothing_from_a_worker(
         await holds(connection, "T", copied)
 
 
-@pytest.mark.parametrize("reader", ["mirror", "source", "elastic group"])
-@pytest.mark.parametrize("retention", REMOVING)
+@pytest.mark.parametrize(("reader", "retention"), some(itertools.product(COPIES, REMOVING), 3))
 async def test_a_job_that_is_given_back_comes_again_beside_a_copy(
     connection: Client, retention: str, reader: str
 ) -> None:
@@ -158,9 +162,10 @@ async def test_a_job_that_is_given_back_comes_again_beside_a_copy(
     await holds(connection, "W", 0)
 
 
-@pytest.mark.parametrize("reader", ["mirror", "source", "elastic group"])
-@pytest.mark.parametrize("retention", REMOVING)
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    ("reader", "retention", "moment"),
+    some(itertools.product(COPIES, REMOVING, ["before", "after"]), 3, 1),
+)
 async def test_a_dead_job_stays_in_its_stream_beside_a_copy(
     connection: Client, retention: str, reader: str, moment: str
 ) -> None:
@@ -261,8 +266,9 @@ async def own(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[p
     server.stop()
 
 
-@pytest.mark.parametrize("reader", ["mirror", "source", "elastic group"])
-@pytest.mark.parametrize("end", ["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("reader", "end"), some(itertools.product(COPIES, ["stopped", "killed"]), 3, 1)
+)
 async def test_a_restart_changes_nothing_for_worker_and_copy(
     own: peers.ServerProcess, reader: str, end: str
 ) -> None:

@@ -1,6 +1,8 @@
+"""Numbers over time: fixed memory, whatever the age."""
+
 from __future__ import annotations
 
-from headrace.console.history import History, rate
+from headrace.console.look import History, rate
 
 
 def test_points_come_back_as_columns() -> None:

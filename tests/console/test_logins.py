@@ -1,8 +1,10 @@
+"""Who has given the password, and who is made to wait after wrong ones."""
+
 from __future__ import annotations
 
 import pytest
 
-from headrace.console.logins import (
+from headrace.console.guard import (
     FAILURES_MAX,
     FAILURES_S,
     LOGIN_S,

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.console import Settings
 from headrace.console.app import create_app
-from headrace.console.logins import COOKIE, LOGIN_S
+from headrace.console.guard import COOKIE, LOGIN_S
 from headrace.console.sources import Sources
 
 PASSWORD: Final = "correct horse"

@@ -13,7 +13,7 @@ import guides
 import promtool
 from console_world import fill
 from headrace.console import metrics
-from headrace.console.logins import FAILURES_MAX
+from headrace.console.guard import FAILURES_MAX
 from headrace.console.look import Look
 from headrace.console.metrics import METRICS, Console, prometheus
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from headrace import Broker, connect
-from headrace.console.server import ConsoleServer
+from headrace.console.app import ConsoleServer
 from headrace.console.settings import Settings
 from headrace.errors import PullError
 from waiting import until

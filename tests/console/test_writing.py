@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.console import guard
-from headrace.console.routes import objects, search
+from headrace.console.routes import buckets as objects
+from headrace.console.routes import messages as search
 from waiting import until
 
 

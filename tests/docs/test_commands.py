@@ -16,7 +16,7 @@ from guides import ROOT
 from headrace.cli import demo
 from headrace.cli.root import root
 from headrace.cli.serve.command import add_arguments as add_serve_arguments
-from headrace.cli.serve.flags import spell
+from headrace.cli.serve.command import spell
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCED = re.compile(r"(?ms)^( *)```(\w*)\n(.*?)^\1```$")

@@ -22,6 +22,7 @@ from headrace.client import JetStream, connect
 from headrace.console import ConsoleServer, Settings
 from headrace.doctor import look_at_all
 from headrace.findings.finding import Findings
+from portions import play_one_way
 from waiting import until
 
 pytestmark = pytest.mark.timeout(180)
@@ -73,7 +74,15 @@ def _of_documents(documents: list[dict[str, Any]]) -> Told:
     }
 
 
-@pytest.fixture(params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)])
+SERVERS = ["headrace", pytest.param("nats-server", marks=pytest.mark.peer)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Half of them are played on either server, and ``make test-all`` plays all on both."""
+    play_one_way(metafunc, "world", SERVERS)
+
+
+@pytest.fixture
 async def world(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncIterator[tuple[Work, Tools]]:

@@ -1,4 +1,4 @@
-"""What the tests of groups share: both servers in turn, a connection, streams that go with the test."""
+"""What the tests of groups share: one of the servers, a connection, streams that go with the test."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ import pytest
 import peers
 from headrace.client import Connection, JetStream, connect
 from headrace.testing import Link
+from portions import play_one_way
 from waiting import until
 
 KEPT: Final = "KEPT"
 
 
-@pytest.fixture(scope="session", params=peers.EITHER)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What a server answers is decided in the client, whose tests are played on both; what a group makes of
+    it, half of the tests try on either, and ``make test-all`` all on both."""
+    play_one_way(metafunc, "reference_server", peers.EITHER)
+
+
+@pytest.fixture(scope="session")
 def reference_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:
-    """Both servers in turn: whatever is tried here works on either."""
+    """Either server: whatever is tried here works on both."""
     yield from peers.either_running(request.param, tmp_path_factory.mktemp("groups"))
 
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
-import peers
 from headrace.client import JetStream
 from headrace.errors import HeadraceError
 from headrace.groups import GroupExistsError, GroupNotFoundError, MemberMapping, elastic, static
 from portions import some
 
-pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
-
-
-@pytest.fixture(scope="session")
-def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.ServerProcess]:
-    """One is enough: what fails here is the client."""
-    server = peers.start_nats_server(tmp_path_factory.mktemp("failures"))
-    yield server
-    server.stop()
-
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.usefixtures("no_leaks"),
+    # One is enough: what fails here is the client.
+    pytest.mark.parametrize("reference_server", ["nats-server"], indirect=True),
+]
 
 Verb = Callable[[], Awaitable[object]]
 

@@ -43,6 +43,30 @@ async def test_a_call_that_has_begun_is_waited_for_when_it_is_cancelled() -> Non
         threads.close()
 
 
+async def test_threads_that_wait_for_nothing_leave_a_call_that_has_begun_to_itself() -> None:
+    threads = OwnThreads(2, "test", waits=False)
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        assert go_on.wait(20)
+        ended.set()
+
+    try:
+        first = asyncio.create_task(threads.run(work))
+        await asyncio.to_thread(begun.wait, 20)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert not ended.is_set()
+        go_on.set()
+        assert await asyncio.to_thread(ended.wait, 20)
+        assert await threads.run(lambda: threads.is_here)
+    finally:
+        go_on.set()
+        threads.close()
+
+
 async def test_threads_begin_as_they_are_needed_and_end() -> None:
     before = threading.active_count()
     threads = OwnThreads(3, "test")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from conformance.scenarios.everything import ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTION_LINES_MAX = 70
@@ -203,9 +206,9 @@ PLAIN_READERS = {
     "client/jetstream/stored/backup.py": "writes",
     "demo/chains.py": "of a fixed type: what the demo has published",
     "pipeline/declaring/document.py": "catches the error of the reader",
-    "pipeline/running/query.py": "what Spark says of its own queries",
+    "pipeline/running/run.py": "what Spark says of its own queries",
     "spark/decoding/jsons.py": "per message; catches what is nested too deep",
-    "spark/reading/message_gets.py": "of a fixed type, for each message; catches what is nested too deep",
+    "spark/reading/gets.py": "of a fixed type, for each message; catches what is nested too deep",
 }
 """Who reads JSON or TOML by other means than ``headrace.documents``, and why that is right there."""
 

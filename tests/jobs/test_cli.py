@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.cli import jobs, main
-from headrace.cli.jobs.tokens import take_tokens
+from headrace.cli.jobs.commands import take_tokens
 from headrace.cli.shared.errors import Failure
 
 

@@ -1,4 +1,4 @@
-"""Both servers in turn, and a bucket of a test's own."""
+"""One of the servers, and a bucket of a test's own."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ import pytest
 import chaos
 import peers
 from headrace.client import KeyValue, connect
+from portions import play_one_way
 
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="session", params=peers.EITHER)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What a server answers is decided in the client; ``make test-all`` plays all tests of locks on both."""
+    play_one_way(metafunc, "reference_server", peers.EITHER)
+
+
+@pytest.fixture(scope="session")
 def reference_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:
-    """Both servers in turn: whatever is tried here works on either."""
+    """Either server: whatever is tried here works on both."""
     yield from peers.either_running(request.param, tmp_path_factory.mktemp("locks"))
 
 

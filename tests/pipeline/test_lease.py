@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,13 +18,15 @@ from headrace.errors import (
 from headrace.pipeline.checkpoints.checkpoint import Start
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.lease import Standby, who_we_are
-from headrace.pipeline.model import LeaseSettings
-from headrace.pipeline.problems import Place
+from headrace.pipeline.model import LeaseSettings, Place
 from headrace.pipeline.resets import reset
 from headrace.pipeline.running import life
 from waiting import block, until_here
 
 from .conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 SECONDS = 2.0
 WITHIN_S = 10.0

@@ -8,26 +8,36 @@ says which test proves which of its fields.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.cli import main
 from headrace.pipeline.checking.refusals import refusal
-from headrace.pipeline.checkpoints.bindings import OF_CHECKPOINT, OF_RESULTS
-from headrace.pipeline.checkpoints.checkpoint import Checkpoint, Start, checkpoint_of, exclusively
-from headrace.pipeline.checkpoints.numbers import Numbers
-from headrace.pipeline.checkpoints.sink_log import SPARK_LOG
-from headrace.pipeline.checkpoints.skipped import Skipped, read_skipped, skip
+from headrace.pipeline.checkpoints.checkpoint import (
+    Checkpoint,
+    Skipped,
+    Start,
+    checkpoint_of,
+    exclusively,
+    read_skipped,
+    skip,
+)
+from headrace.pipeline.checkpoints.results_folder import OF_CHECKPOINT, OF_RESULTS, SPARK_LOG
 from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.model import Declared
+from headrace.pipeline.queries.handlers import Numbers
 from headrace.pipeline.status.notes import Notes, file_of, this_process
 from headrace.pipeline.status.notes import write as write_notes
 from headrace.pipeline.status.status import status_of
 from headrace.spark.set_aside import Aside, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.pipeline.model import Declared
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ import click
 import pytest
 
 from headrace.cli import INTERRUPTED
-from headrace.cli.pipeline import pipeline
 from headrace.cli.pipeline.file import MISTAKEN
 from headrace.cli.pipeline.screen import Lines
+from headrace.cli.root import root
 from headrace.cli.shared.errors import FAILED, UNREACHABLE, USAGE
+from headrace.cli.shared.verbs import LazyGroup
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.supervising import Outage
 from headrace.spark.options.source import ACCEPTED as SOURCE_OPTIONS
@@ -48,7 +49,9 @@ def test_every_command_of_the_page_is_one(
     for line in lines:
         program, group, verb, *words = shlex.split(line, comments=True)
         assert (program, group) == ("headrace", "pipeline")
-        command = pipeline.get_command(click.Context(pipeline), verb)
+        found = root.get_command(click.Context(root), group)
+        assert isinstance(found, LazyGroup)
+        command = found.get_command(click.Context(found), verb)
         assert command is not None
         command.make_context(verb, words)
 

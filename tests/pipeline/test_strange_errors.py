@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from headrace.pipeline.declaring.functions import read_python
 from headrace.pipeline.failures.causes import cause_of
-from headrace.pipeline.problems import PipelineError
+from headrace.pipeline.model import PipelineError
 from headrace.pipeline.spark_errors import LONGEST, sentence_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 """What takes so long grows by more than its bytes, however slow the machine is."""
 

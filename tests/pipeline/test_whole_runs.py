@@ -27,7 +27,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 WITHIN_S = 480.0
 MESSAGES = 500
 TOTAL = 2_000
-STOOD_STILL = "the event loop stood still"
+EXPECTED = ("the event loop stood still", "files of a batch that did not come to its end")
+"""What a standby may say: a busy machine lets no loop run in time, and a runner that is killed
+in the middle of a batch leaves files, which are removed."""
 _leases = itertools.count(1)
 EVERY_LEASE = bool(os.environ.get("HEADRACE_EVERY_LEASE"))
 # Each server, each kind of lease and each way to lose a runner once; ``make standby`` plays all of them.
@@ -274,8 +276,8 @@ def test_a_warm_standby_goes_on_where_a_killed_runner_was_and_ctrl_c_finishes_th
     assert tokens[0] < tokens[1]
     second.process.send_signal(signal.SIGINT)
     code, said = second.end()
-    # A machine with much other work lets no loop run in time, and the lease's says so.
-    assert (code, [line for line in said.splitlines() if STOOD_STILL not in line]) == (130, [])
+    unexpected = [each for each in said.splitlines() if not any(map(each.__contains__, EXPECTED))]
+    assert (code, unexpected) == (130, [])
     assert [each["state"] for each in second.events("ended")] == ["stopped", "stopped"]
 
     check_results(folder, url)

@@ -1,6 +1,6 @@
 """A group under simulation: from one seed come its members, what they read, and what happens to them.
 
-``HEADRACE_GROUP_SEEDS`` sets how many seeds are played (40; ``make test-all`` plays 250),
+``HEADRACE_GROUP_SEEDS`` sets how many seeds are played (20; ``make test-all`` plays 250),
 ``HEADRACE_GROUP_SEED`` the first one (0). A seed that fails names itself; ``HEADRACE_GROUP_SEED=<seed>
 HEADRACE_GROUP_SEEDS=1`` plays it again, step by step the same, and
 ``python tests/sim/groups/story.py <seed>`` tells what happened in it.
@@ -28,7 +28,7 @@ from sim.groups.simulation import simulate_many, trace
 from sim.groups.world import World
 from sim.whole.coverage import watched
 
-SEEDS = int(os.environ.get("HEADRACE_GROUP_SEEDS", "40"))
+SEEDS = int(os.environ.get("HEADRACE_GROUP_SEEDS", "20"))
 FIRST = int(os.environ.get("HEADRACE_GROUP_SEED", "0"))
 TOLD_EVERY = 500
 FOUND_OUT_BY = 100  # seeds, at the latest
@@ -178,7 +178,7 @@ def test_a_seed_that_fails_says_how_to_play_it_again(monkeypatch: pytest.MonkeyP
 
 
 def test_a_seed_plays_the_same_in_another_process_with_other_hashes() -> None:
-    seeds = range(6)
+    seeds = range(portion(6, 2))
     command = [sys.executable, "-m", "sim.groups.simulation", *map(str, seeds)]
     here = str(Path(__file__).parents[1])
     told = [

@@ -325,9 +325,9 @@ class PullConsumerOnDisk(PullConsumer):
         return FileStorage("/store", fs=self.disk, threaded=False)
 
 
-# 5,000 steps with the profile of CI, where a life is seldom cut short; `make test-all` plays 22,000, and
+# 3,000 steps with the profile of CI, where a life is seldom cut short; `make test-all` plays 22,000, and
 # `make soak` has no end of them.
-LIVES = int(os.environ.get("HEADRACE_PULL_LIVES", "50"))
+LIVES = int(os.environ.get("HEADRACE_PULL_LIVES", "30"))
 IN_CI = settings.get_current_profile_name() == "ci"
 TestPullConsumer = PullConsumer.TestCase
 TestPullConsumer.settings = (

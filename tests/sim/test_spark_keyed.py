@@ -19,7 +19,7 @@ from sim.spark.sabotage import KEYED_SABOTAGES
 
 peers.package("pyspark")
 
-SEEDS = int(os.environ.get("HEADRACE_SPARK_SEEDS", "15"))
+SEEDS = int(os.environ.get("HEADRACE_SPARK_SEEDS", "10"))
 FIRST = int(os.environ.get("HEADRACE_SPARK_SEED", "0"))
 COVERED_FROM = 50
 FOUND_OUT_BY = 60  # seeds, at the latest

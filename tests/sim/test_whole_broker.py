@@ -1,6 +1,6 @@
 """The whole broker under simulation: from one seed come its clients, their work, the disk and its power cuts.
 
-``HEADRACE_SEEDS`` sets how many seeds are played (40; ``make test-all`` plays 200, and checks that they enter
+``HEADRACE_SEEDS`` sets how many seeds are played (25; ``make test-all`` plays 200, and checks that they enter
 every path), ``HEADRACE_SEED`` the first one (0). A seed that fails names itself; ``HEADRACE_SEED=<seed>
 HEADRACE_SEEDS=1`` plays it again, step by step the same.
 """
@@ -23,7 +23,7 @@ from portions import portion
 from sim.whole.coverage import PATHS, watched
 from sim.whole.simulation import simulate_many
 
-SEEDS = int(os.environ.get("HEADRACE_SEEDS", str(portion(200, 40))))
+SEEDS = int(os.environ.get("HEADRACE_SEEDS", str(portion(200, 25))))
 FIRST = int(os.environ.get("HEADRACE_SEED", "0"))
 TOLD_EVERY = 500
 COVERED_FROM = 200  # so many seeds enter every path

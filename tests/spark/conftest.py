@@ -9,9 +9,7 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,19 +19,22 @@ import prefork
 from headrace.api.times import parse_time
 from headrace.message import StoredMessage
 from headrace.pipeline.session.quick_path import FOLDER as QUICK_PATH
-from headrace.pipeline.session.session import FAST_LOCAL_CHECKPOINT
-from headrace.pipeline.session.shield import DAEMON
+from headrace.pipeline.session.session import DAEMON, FAST_LOCAL_CHECKPOINT
 from headrace.schemas.registry import SchemaRegistry
 from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
 from headrace.spark.links.pool import POOL
 from headrace.spark.options import Connection
-from headrace.spark.reading.message_gets import MessageGets
+from headrace.spark.reading.gets import MessageGets
+from portions import play_one_way
 from registry_server import RegistryServer
 
 from .losses import Losses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 _numbers = itertools.count(1)
@@ -119,7 +120,15 @@ def headrace_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers
     server.stop()
 
 
-@pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
+SERVERS = [pytest.param("nats-server", marks=pytest.mark.peer), "headrace"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Half of the tests are played on either server, and ``make test-all`` plays all on both."""
+    play_one_way(metafunc, "server_url", SERVERS)
+
+
+@pytest.fixture
 def server_url(request: pytest.FixtureRequest) -> str:
     name = "reference_server" if request.param == "nats-server" else "headrace_process"
     server: peers.ServerProcess = request.getfixturevalue(name)
@@ -128,6 +137,8 @@ def server_url(request: pytest.FixtureRequest) -> str:
 
 ON_OURS = pytest.mark.parametrize("server_url", peers.PLAYED_ON, indirect=True)
 """For what Spark or the pipeline decides, whatever the server: played on one of them."""
+ON_BOTH = pytest.mark.parametrize("server_url", SERVERS, indirect=True)
+"""For what depends on what a server does: positions, subjects that it writes, losses."""
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,10 +15,14 @@ from headrace.spark.links import link as link_module
 from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
 from headrace.spark.options import parse_options
-from headrace.spark.planning.slices import Slice
+from headrace.spark.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 from headrace.wire import INFO, Frame, Parser
 from token_forge import Key, credentials, token
+
+if TYPE_CHECKING:
+    import socket
+    from pathlib import Path
 
 pytestmark = pytest.mark.peer
 Serve = Callable[..., peers.ServerProcess]

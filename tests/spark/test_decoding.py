@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import types as t
@@ -12,11 +11,14 @@ from pyspark.sql import types as t
 from headrace.errors import ConfigurationError
 from headrace.spark.decoding.columns import layout_of, source_schema
 from headrace.spark.options import parse_options
-from headrace.spark.planning.slices import Slice
+from headrace.spark.slices import Slice
 from headrace.spark.tasks.bad_messages import BadMessageError
 from headrace.spark.tasks.read_slice import read_slice
 
-from .conftest import Feed
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .conftest import Feed
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from headrace.spark.ending import announce, forget, is_announced
 from headrace.spark.options import parse_options
-from headrace.spark.options.pipeline import NO_USE, Use
+from headrace.spark.options.source import NO_USE, Use
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 USE = Use(source="orders", run="a1")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Feed, require_java
+from .conftest import ON_OURS, Feed, require_java
 
 pytestmark = [
     pytest.mark.spark,
@@ -62,12 +62,6 @@ spark.stop()
 """
 
 
-@pytest.fixture
-def server_url(headrace_process: object) -> str:
-    """One server is enough here."""
-    return str(headrace_process.url)  # type: ignore[attr-defined]
-
-
 def run(command: list[str], home: Path) -> None:
     require_java()
     import pyspark
@@ -91,6 +85,7 @@ def all_is_shown_as_read(feed: Feed) -> bool:
     return shown is not None and shown.num_pending == 0
 
 
+@ON_OURS
 def test_spark_connect_finds_source_and_sink_for_batches_and_streams(
     make_feed: Callable[..., Feed], tmp_path: Path
 ) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,11 +11,15 @@ from headrace.api.streams import PurgeRequest
 from headrace.client import connect
 from headrace.spark.grouped import query as grouped_query
 from headrace.spark.options import parse_options
-from headrace.spark.planning.slices import Slice
-from headrace.spark.reading.direct_gets import DirectGets
+from headrace.spark.reading.gets import DirectGets
 from headrace.spark.tasks.read_slice import read_slice
 
 from .grouped_world import KEYS, Place, a_place, make_elastic, until_left
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from headrace.spark.slices import Slice
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.client import connect
 from headrace.groups import elastic, static
-from headrace.spark.grouped.giving_back import give_back
+from headrace.spark.grouped.holding import give_back
 from headrace.spark.links.link import Link, Reply
 from waiting import until
 
@@ -28,7 +28,9 @@ from .grouped_world import (
     partitioned,
     until_left,
 )
-from .losses import Losses
+
+if TYPE_CHECKING:
+    from .losses import Losses
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import ConfigurationError
+from headrace.spark import frames as run
 from headrace.spark.batches.driver import Driver
 from headrace.spark.batches.plans import plan_batch
-from headrace.spark.frames import run
 from headrace.spark.links.pool import POOL
 from headrace.spark.options import parse_options
-from headrace.spark.planning.lag_counts import counted_subjects
-from headrace.spark.planning.slices import Slice
+from headrace.spark.slices import Slice, counted_subjects
 from headrace.spark.tasks.read_slice import read_slice
 
 from .conftest import Feed

@@ -10,14 +10,10 @@ from headrace.errors import ConfigurationError
 from headrace.spark.options import StartPosition, parse_options
 from headrace.spark.options.connection import CONNECTION_OPTIONS
 from headrace.spark.options.decoding import DECODING_OPTIONS
-from headrace.spark.options.group import GROUP_OPTIONS
-from headrace.spark.options.kafka import IN_MS, MOVED, MOVED_OF_SINK, SAME, Moved
-from headrace.spark.options.lag import LAG_OPTIONS
-from headrace.spark.options.overflow import OVERFLOW_OPTIONS
-from headrace.spark.options.positions import POSITION_OPTIONS
-from headrace.spark.options.snapshot import SNAPSHOT_OPTIONS
-from headrace.spark.options.source import OPTIONS, SOURCE_OPTIONS
-from headrace.spark.options.table import Option
+from headrace.spark.options.group import GROUP_OPTIONS, OVERFLOW_OPTIONS
+from headrace.spark.options.positions import POSITION_OPTIONS, SNAPSHOT_OPTIONS
+from headrace.spark.options.source import LAG_OPTIONS, OPTIONS, SOURCE_OPTIONS
+from headrace.spark.options.table import IN_MS, MOVED, MOVED_OF_SINK, SAME, Moved, Option
 from headrace.spark.sink.options import parse_sink_options
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from headrace.spark import frames as run
 from headrace.spark.columns import Wanted
-from headrace.spark.frames import run
-from headrace.spark.frames.run import Run
+from headrace.spark.frames import Run
 from headrace.spark.options import parse_options
-from headrace.spark.planning.slices import Slice
+from headrace.spark.slices import Slice
 from headrace.spark.tasks.bad_messages import BadMessageError
 from headrace.spark.tasks.read_slice import read_slice
 
-from .conftest import Feed
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .conftest import Feed
 
 COUNT = 6000
 

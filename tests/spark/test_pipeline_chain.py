@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipeline.checking.servers import check
+from headrace.pipeline.checking.sources_and_sinks import check
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.running.run import run_here
 from headrace.pipeline.status.status import status_of
@@ -17,6 +15,9 @@ from headrace.pipeline.status.status import status_of
 from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark

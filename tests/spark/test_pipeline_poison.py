@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace import sync
-from headrace.pipeline.checkpoints.checkpoint import checkpoint_of
-from headrace.pipeline.checkpoints.skipped import read_skipped
+from headrace.pipeline.checkpoints.checkpoint import checkpoint_of, read_skipped
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.failures.findings import Poison
 from headrace.pipeline.running.run import run_here
 
 from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
+
+    from headrace.pipeline.failures.causes import Poison
 
 pytestmark = [
     pytest.mark.spark,

@@ -22,7 +22,7 @@ from sim.spark.engine import SCHEMA
 from spark_standalone import spark_home
 from token_forge import Key
 
-from .conftest import Feed
+from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,12 +37,7 @@ print(headrace.__file__, rows)
 """
 
 
-@pytest.fixture
-def server_url(headrace_process: object) -> str:
-    """One server is enough here."""
-    return str(headrace_process.url)  # type: ignore[attr-defined]
-
-
+@ON_OURS
 def test_a_task_runs_with_what_is_shipped_and_nothing_of_it_installed(
     feed: Feed, tmp_path: Path
 ) -> None:
@@ -82,6 +77,7 @@ def run(python: Path, task: Path, paths: list[str]) -> tuple[str, str]:
     return file, rows
 
 
+@ON_OURS
 def test_a_secret_is_in_no_offset_partition_or_text(feed: Feed) -> None:
     feed.publish_numbers(1, 7)
     host = feed.url.removeprefix("nats://")
@@ -105,6 +101,7 @@ def test_a_secret_is_in_no_offset_partition_or_text(feed: Feed) -> None:
 
 
 @pytest.mark.spark
+@ON_OURS
 def test_a_secret_is_in_no_plan(spark: SparkSession, feed: Feed) -> None:
     feed.publish_numbers(1, 7)
     seed = Key("U").seed

@@ -13,16 +13,10 @@ from pyspark.sql.types import StructType
 from headrace.spark.source import JetStreamDataSource, JetStreamStreamReader
 
 from .conftest import Feed
-from .test_source import best_server, run_available
+from .test_source import run_available
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def server_url(request: pytest.FixtureRequest) -> str:
-    """One server is enough here: what differs between servers is tested below Spark."""
-    return best_server(request)
 
 
 @pytest.mark.spark

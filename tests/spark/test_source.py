@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import Feed
+from .conftest import ON_BOTH, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,30 +20,6 @@ pytestmark = [
     # Spark's own: its advice about pandas, and sockets its workers leave to the collector.
     pytest.mark.filterwarnings("ignore"),
 ]
-
-
-BOTH = pytest.mark.parametrize(
-    "server_url", [pytest.param("nats-server", marks=pytest.mark.peer), "headrace"], indirect=True
-)
-"""For what depends on what a server does: positions, subjects that it writes, losses."""
-
-
-@pytest.fixture
-def server_url(request: pytest.FixtureRequest) -> str:
-    """One server is enough for what is not marked with ``BOTH``: columns, options, sentences."""
-    return best_server(request)
-
-
-def best_server(request: pytest.FixtureRequest) -> str:
-    import importlib.util
-
-    import peers
-
-    if getattr(request, "param", "") == "headrace":
-        return str(request.getfixturevalue("headrace_process").url)
-    if peers.nats_server_binary() is None and importlib.util.find_spec("headrace.cli.serve"):
-        return str(request.getfixturevalue("headrace_process").url)
-    return str(request.getfixturevalue("reference_server").url)
 
 
 def stream(spark: SparkSession, feed: Feed, **options: Any) -> DataFrame:
@@ -102,7 +78,7 @@ def test_a_batch_read_is_bounded_split_pruned_and_filtered(spark: SparkSession, 
     assert empty.count() == 0
 
 
-@BOTH
+@ON_BOTH
 def test_a_stream_continues_from_its_checkpoint_with_exactly_the_new_messages(
     spark: SparkSession, feed: Feed, checkpoint: str
 ) -> None:
@@ -134,7 +110,7 @@ def test_a_stream_continues_from_its_checkpoint_with_exactly_the_new_messages(
     assert feed.consumers() == 1, "only the progress consumer is left"
 
 
-@BOTH
+@ON_BOTH
 def test_splitting_by_partition_keeps_each_key_s_order_inside_one_task(
     spark: SparkSession, make_feed: Callable[..., Feed], checkpoint: str, tmp_path: Path
 ) -> None:
@@ -170,7 +146,7 @@ def test_splitting_by_partition_keeps_each_key_s_order_inside_one_task(
     assert set().union(*owners) == {0, 1, 2, 3}
 
 
-@BOTH
+@ON_BOTH
 def test_lost_messages_end_the_query_with_a_sentence_about_them(
     spark: SparkSession, feed: Feed, checkpoint: str
 ) -> None:

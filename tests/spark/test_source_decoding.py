@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .conftest import Feed
-from .test_source import batch, best_server, run_available
+from .test_source import batch, run_available
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
-
-
-@pytest.fixture
-def server_url(request: pytest.FixtureRequest) -> str:
-    return best_server(request)
 
 
 DOCUMENTS = [

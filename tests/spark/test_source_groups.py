@@ -14,18 +14,12 @@ from headrace.sync.groups import PartitioningFilter, elastic
 from waiting import block, until_here
 
 from .conftest import Feed
-from .test_source import best_server
 from .test_source_decoding import example
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
-
-
-@pytest.fixture
-def server_url(request: pytest.FixtureRequest) -> str:
-    return best_server(request)
 
 
 @pytest.mark.timeout(400)

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,13 +25,16 @@ from headrace.errors import HeadraceError
 from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
-from headrace.spark.reading.message_gets import MessageGets
+from headrace.spark.reading.gets import MessageGets
 from headrace.sync import connect
 from headrace.sync.groups import PartitioningFilter, elastic
 from nats_cluster import Cluster
 from spark_standalone import LEAN, Standalone
 from token_forge import Key, credentials, token
 from waiting import until_here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = [
     pytest.mark.spark,

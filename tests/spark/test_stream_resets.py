@@ -12,9 +12,11 @@ from headrace.spark.batches.driver import Driver, Look
 from headrace.spark.offsets import DataLossError, Offset
 from headrace.spark.options import parse_options
 
-from .conftest import Feed
+from .conftest import ON_BOTH, Feed
 from .queries import copied, driver, latest_offset, made_again, put_back, ranges, shown
 from .virtual import Time
+
+pytestmark = ON_BOTH  # they keep or do not keep what tells one stream from another
 
 
 def test_a_stream_made_again_is_never_mistaken_for_the_old_one(feed: Feed) -> None:

@@ -9,9 +9,7 @@ import itertools
 import json
 import math
 import struct
-from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -24,18 +22,20 @@ from hypothesis import strategies as st
 from headrace.errors import ConfigurationError
 from headrace.spark.decoding import avros, protobufs
 from headrace.spark.decoding.arrows import ArrowFormat
-from headrace.spark.decoding.decoded import Format
 from headrace.spark.decoding.jsons import JsonFormat
-from headrace.spark.sink.fitting import check_types
-from headrace.spark.sink.layout import Layout
+from headrace.spark.sink.layout import Layout, check_types
 from headrace.spark.sink.options import ValueSchema
 from headrace.spark.sink.values import UnfitValue, encoder_of
 
-from .conftest import Feed
-from .test_source import best_server
-
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark.decoding.decoded import Format
+
+    from .conftest import Feed
 
 SCHEMA = pa.schema(
     [
@@ -514,11 +514,6 @@ def test_types_that_json_cannot_hold_are_refused_before_a_row_is_written() -> No
             check_types(layout, schema)
         check_types(layout._replace(format="arrow"), schema)
         check_types(layout._replace(values=(0,)), schema)
-
-
-@pytest.fixture
-def server_url(request: pytest.FixtureRequest) -> str:
-    return best_server(request)
 
 
 def generated(count: int) -> list[Json]:

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .commands import COMMANDS, SECTIONS, resolve
-from .extras import what_to_install
+from .commands import COMMANDS, SECTIONS, resolve, what_to_install
 
 if TYPE_CHECKING:
     import asyncio
@@ -95,7 +94,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print(f"headrace: {_unknown(arguments)}", file=sys.stderr)
         return 2
     try:
-        if name and not COMMANDS[name].target:
+        if name and not COMMANDS[name].uses_click:
             return _run_argparse(name, arguments[1:])
         return _run_click(arguments)
     except ModuleNotFoundError as error:
@@ -110,7 +109,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _unknown(words: list[str]) -> str:
     from difflib import get_close_matches
 
-    from .shared.nats_names import elsewhere
+    from .commands import elsewhere
 
     meant, name = elsewhere(words), words[0]
     if meant:

@@ -16,18 +16,17 @@ from ..api.consumers import ConsumerConfig
 from ..api.streams import StreamConfig
 from ..client import Consumer
 from ..errors import JetStreamApiError
+from .commands import CommandEntry
 from .shared.errors import Failure
-from .shared.lazy import LazyGroup, Verb
-from .shared.output import Table
-from .shared.progress import progress
+from .shared.output import Table, progress
 from .shared.units import SIZE, bytes_text, duration_text
-from .shared.verbs import Declare, Session, connected, online
+from .shared.verbs import Declare, LazyGroup, Session, connected, online
 
 bench = LazyGroup(
     "bench",
     {
-        "pub": Verb("publish as fast as it goes", "bench:pub"),
-        "consume": Verb("take messages of a stream as they come", "bench:consume"),
+        "pub": CommandEntry("publish as fast as it goes", "bench:pub"),
+        "consume": CommandEntry("take messages of a stream as they come", "bench:consume"),
     },
     "Measure how fast a server is. The figures are of this machine, this network and this client.",
 )

@@ -15,7 +15,7 @@ from ..client import JetStream, connect
 from ..console import ConsoleServer, OtherServer, Settings
 from ..console.settings import PORT_DEFAULT
 from ..errors import ConfigurationError
-from .context.files import Contexts, complete_contexts
+from .context import Contexts, complete_contexts
 from .shared.connection_options import Where, where
 from .shared.errors import Failure
 from .shared.units import DURATION

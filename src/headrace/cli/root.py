@@ -11,14 +11,10 @@ from ..errors import HeadraceError
 from . import INTERRUPTED
 from .commands import COMMANDS
 from .shared.errors import USAGE, Failure, Told, explain
-from .shared.lazy import LazyGroup, Verb
 from .shared.output import printable
+from .shared.verbs import LazyGroup
 
-root = LazyGroup(
-    "headrace",
-    {name: Verb(entry.summary, entry.target, entry.aliases) for name, entry in COMMANDS.items()},
-    "One command for streams, consumers, buckets and servers.",
-)
+root = LazyGroup("headrace", COMMANDS, "One command for streams, consumers, buckets and servers.")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -7,8 +7,7 @@ with nats-server. Read ``app`` for how it is put together, ``watcher`` for what 
 
 from __future__ import annotations
 
-from .app import create_app
-from .server import ConsoleServer
+from .app import ConsoleServer, create_app
 from .servers import OtherServer
 from .settings import Settings
 

@@ -1,16 +1,21 @@
-"""What every request has to pass: the name it came under, who sent it, and what a page may do.
+"""What every request has to pass: the name it came under, who sent it, what a page may do, the password.
 
 A page on another site may send requests to this one. So the ``Host`` has to be one of ours (a name that
 an attacker moves to 127.0.0.1 is not), whatever changes something needs a header that other sites cannot
 set, nothing of the API is answered to another site's page, whatever the method, and the content-security
-policy lets a page load and call nothing but this console.
+policy lets a page load and call nothing but this console. Who has given the password has a token, which lives
+in memory: a restart asks again.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
 import re
+import secrets
+from collections.abc import Callable
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -18,7 +23,75 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..visitors import Names, is_foreign
 from .answers import problem
-from .logins import COOKIE, Logins, TooManyFailuresError
+
+COOKIE: Final = "headrace_console"
+LOGIN_S: Final = 12 * 3600.0
+LOGINS_MAX: Final = 1_000
+FAILURES_MAX: Final = 10  # in FAILURES_S, from everybody together
+FAILURES_S: Final = 60.0
+
+
+class TooManyFailuresError(Exception):
+    """The password was wrong too often; ``wait_s`` says how long nobody is listened to."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(f"too many wrong passwords; try again in {wait_s:.0f} s")
+        self.wait_s = wait_s
+
+
+class Logins:
+    """Compares passwords, and remembers the tokens it gave.
+
+    Args:
+        password: the right one.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, password: str, clock: Callable[[], float]) -> None:
+        self._digest = _digest(password)
+        self._clock = clock
+        self._tokens: dict[str, float] = {}
+        self._failures: list[float] = []
+
+    def log_in(self, password: str) -> str | None:
+        """A new token, or None for a wrong password. Raises TooManyFailuresError."""
+        if not self.is_right(password):
+            return None
+        if len(self._tokens) >= LOGINS_MAX:
+            del self._tokens[next(iter(self._tokens))]
+        token = secrets.token_urlsafe(32)
+        self._tokens[token] = self._clock() + LOGIN_S
+        return token
+
+    def is_right(self, password: str) -> bool:
+        """Whether it is the password, without a token. Raises TooManyFailuresError."""
+        now = self._clock()
+        self._failures = [each for each in self._failures if now - each < FAILURES_S]
+        if len(self._failures) >= FAILURES_MAX:
+            raise TooManyFailuresError(FAILURES_S - (now - self._failures[0]))
+        if hmac.compare_digest(_digest(password), self._digest):
+            return True
+        self._failures.append(now)
+        return False
+
+    def knows(self, token: str) -> bool:
+        """Whether a token is one of ours, and still valid."""
+        until = self._tokens.get(token)
+        if until is None:
+            return False
+        if self._clock() >= until:
+            del self._tokens[token]
+            return False
+        return True
+
+    def log_out(self, token: str) -> None:
+        """Forget a token."""
+        self._tokens.pop(token, None)
+
+
+def _digest(password: str) -> bytes:
+    return hashlib.sha256(password.encode()).digest()
+
 
 MARK: Final = "x-headrace-console"
 """The header of our own pages' requests. Another site could not set it without being allowed to first."""

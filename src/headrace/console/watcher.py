@@ -18,9 +18,8 @@ from ..client.connection import Connection
 from ..client.jetstream_context import JetStream
 from ..errors import HeadraceError
 from ..findings.finding import Finding
-from .history import History
 from .lags import Lags
-from .look import Look, consumer_row, curves, overview, stream_row
+from .look import History, Look, consumer_row, curves, overview, stream_row
 from .metrics import Console
 from .pipelines import PipelineReader
 

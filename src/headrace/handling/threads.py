@@ -77,11 +77,14 @@ class OwnThreads:
 
     Args:
         name: of the threads.
+        waits: whether whoever is cancelled waits for a call that has begun. False leaves it to itself:
+            others have what it handles, or will.
     """
 
-    def __init__(self, limit: int, name: str) -> None:
+    def __init__(self, limit: int, name: str, *, waits: bool = True) -> None:
         self._limit = limit
         self._name = name
+        self._waits = waits
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._running = 0  # calls that are made or wait; counted on the loop's thread
         self._begun = 0
@@ -107,7 +110,7 @@ class OwnThreads:
             try:
                 result: R = await job.done
             except asyncio.CancelledError:
-                if not job.claim() and not job.is_over:
+                if not job.claim() and self._waits and not job.is_over:
                     job.done = job.loop.create_future()
                     await asyncio.wait([job.done])
                     _ = job.done.exception()  # nobody is left to be told

@@ -12,7 +12,7 @@ rows from files, ``drawing`` shows it, ``scaffold`` writes a first one. Only ``s
 
 from __future__ import annotations
 
-from .declaring.builder import Pipeline
-from .problems import PipelineError, Place, Problem
+from .declaring.document import Pipeline
+from .model import PipelineError, Place, Problem
 
 __all__ = ["Pipeline", "PipelineError", "Place", "Problem"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from .model import FILE_SINKS, Declared, Expectation, Sink, Source
-from .problems import Problem, did_you_mean
+from .model import FILE_SINKS, Declared, Expectation, Problem, Sink, Source, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 _SQL_WORDS: Final = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`([^`]*)`|([A-Za-z_]\w*)", re.DOTALL

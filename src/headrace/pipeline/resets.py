@@ -7,24 +7,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..api.times import format_time, parse_time
 from ..errors import ConfigurationError
 from ..spark.links.control import Control
 from ..spark.links.link import Link
-from ..spark.options import SourceOptions
-from .checkpoints.bindings import OF_CHECKPOINT, OF_RESULTS, has_content, read_binding
 from .checkpoints.checkpoint import Generation, Start, checkpoint_of, exclusively, suffix_of
 from .checkpoints.folders import LocalFolder, folder_of, is_local
-from .checkpoints.sink_log import SinkLog
+from .checkpoints.results_folder import (
+    OF_CHECKPOINT,
+    OF_RESULTS,
+    SinkLog,
+    has_content,
+    read_binding,
+)
 from .graph import streaming_of
 from .lease import holder_of
-from .model import WRITTEN_AS_FILES, Declared, Sink, Source
+from .model import WRITTEN_AS_FILES, Declared, Sink, Source, did_you_mean
 from .options import JETSTREAM, place_of_results, source_options
-from .problems import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..spark.options import SourceOptions
 
 _NUMBER: Final = re.compile(r"\d+")
 

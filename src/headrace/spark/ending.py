@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from .options.pipeline import Use
+if TYPE_CHECKING:
+    from .options.source import Use
 
 _LOG: Final = logging.getLogger("headrace.spark")
 _LOSSES: Final = ".losses.jsonl"

@@ -6,7 +6,6 @@ call in the process that runs the query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import (
@@ -35,10 +34,12 @@ from .decoding.columns import Layout, layout_of, source_schema
 from .ending import is_announced
 from .error_text import in_one_sentence
 from .options import SourceOptions, parse_options
-from .planning.slices import Slice
+from .slices import Slice
 from .tasks.read_slice import current_job, read_slice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.sql import SparkSession
 
 __all__ = ["TestedPipeline"]
@@ -47,7 +48,7 @@ class TestedPipeline:
             PipelineError: Spark refuses a part of it, or a row fails where it must not.
         """
         from ..errors import ConfigurationError
-        from ..pipeline.problems import did_you_mean
+        from ..pipeline.model import did_you_mean
         from ..pipeline.testing.given import given as placed
 
         declared = self._declared

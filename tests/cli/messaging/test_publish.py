@@ -13,7 +13,7 @@ import pytest
 
 import peers
 from headrace import sync
-from headrace.cli.messaging.schedule import Plan
+from headrace.cli.messaging.publish import Plan
 from headrace.cli.shared.errors import Failure
 
 Run = Callable[..., Any]

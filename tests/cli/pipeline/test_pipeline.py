@@ -7,8 +7,8 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,11 +20,14 @@ from headrace.cli.pipeline.screen import Lines, Picture
 from headrace.pipeline.checkpoints.checkpoint import exclusively
 from headrace.pipeline.checkpoints.totals import Batch, Totals, ViewRows
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.failures.findings import Poison
+from headrace.pipeline.failures.causes import Poison
 from headrace.pipeline.failures.supervising import Outage
-from headrace.pipeline.problems import Place, Problem
+from headrace.pipeline.model import Place, Problem
 from headrace.pipeline.running.runner import Ended
 from headrace.spark.lost_messages import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ import peers
 from headrace.broker.core.auth.authentication import User
 from headrace.broker.core.auth.permissions import Permissions, ResponsePermission
 from headrace.broker.core.options import AssetLimits
-from headrace.cli.serve.config import broker_options, read_file
-from headrace.cli.serve.settings import FileSettings
+from headrace.cli.serve.config import FileSettings, broker_options, read_file
 from headrace.errors import ConfigurationError
 from headrace.subjects import SubjectFilter
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from headrace.cli import main
-from headrace.cli.serve.signal import send_signal
+from headrace.cli.serve.command import send_signal
 from headrace.errors import ConfigurationError
 from waiting import until_here
 

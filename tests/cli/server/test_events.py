@@ -10,7 +10,7 @@ import pytest
 
 import peers
 from headrace import sync
-from headrace.cli.server.event_text import sentence
+from headrace.cli.server.events import sentence
 
 Run = Callable[..., Any]
 

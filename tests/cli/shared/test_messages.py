@@ -1,11 +1,21 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 
 import pytest
 
 from headrace.cli.shared.errors import Failure
-from headrace.cli.shared.messages import document, fill_in, headers_of, payload_text, text, time_of
+from headrace.cli.shared.messages import (
+    Arrivals,
+    document,
+    fill_in,
+    headers_of,
+    payload_text,
+    text,
+    time_of,
+)
+from headrace.client import Message
 from headrace.wire.headers import Headers
 
 
@@ -43,3 +53,12 @@ def test_a_template_is_filled_in() -> None:
 
 def test_a_timestamp_is_shown_to_the_millisecond() -> None:
     assert time_of(1_700_000_000_123_456_789) == "2023-11-14T22:13:20.123Z"
+
+
+async def test_what_comes_beyond_the_limit_is_dropped_and_counted() -> None:
+    arrivals = Arrivals(2)
+    messages = [cast(Message, object()) for _ in range(5)]
+    for message in messages:
+        arrivals.put(message)
+    assert [await anext(arrivals), await anext(arrivals)] == messages[:2]
+    assert arrivals.dropped == 3

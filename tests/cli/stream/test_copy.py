@@ -14,7 +14,7 @@ import pytest
 import peers
 from distances import FAR_S
 from headrace import SubjectTransformConfig, sync
-from headrace.cli.stream.copying import COPIED
+from headrace.cli.stream.copy import COPIED
 from headrace.groups import PartitioningFilter
 from headrace.sync.groups import elastic
 from headrace.testing import Link

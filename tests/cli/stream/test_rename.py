@@ -10,7 +10,7 @@ import pytest
 import leftovers
 import peers
 from headrace import StreamSource, sync
-from headrace.cli.stream import rename, renaming
+from headrace.cli.stream import rename
 from headrace.groups import PartitioningFilter
 from headrace.sync import groups
 from waiting import until_here
@@ -83,7 +83,7 @@ def test_acknowledgements_under_way_are_waited_for(at_server: Run, js: sync.JetS
         waited.append(within_s)
         return await real(stream, within_s)
 
-    real = renaming.settle
+    real = rename.settle
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rename, "settle", settle)
         done = at_server("stream", "rename", "ORDERS", "SALES", "--force")
@@ -108,7 +108,7 @@ def test_a_failure_takes_everything_back(at_server: Run, js: sync.JetStream, ste
     async def fails(*given: Any) -> Any:
         if step == "stop":
             await real(*given)
-        raise renaming.RenameError("no more room")
+        raise rename.RenameError("no more room")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rename, step, fails)

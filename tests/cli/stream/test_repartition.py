@@ -13,8 +13,8 @@ import pytest
 import leftovers
 import peers
 from headrace import StreamConfig, StreamSource, SubjectTransformConfig, sync
-from headrace.cli.stream import repartition, repartitioning
-from headrace.cli.stream.numbering import RepartitionError, numbering_of
+from headrace.cli.stream import repartition
+from headrace.cli.stream.copy import RepartitionError, numbering_of
 from headrace.errors import HeadraceError
 from headrace.subjects import partition
 from headrace.sync import groups
@@ -170,7 +170,7 @@ STEPS = ("catch_up", "stop", "check_numbered", "switch")
 @pytest.mark.parametrize("step", STEPS)
 def test_a_failure_takes_everything_back(at_server: Run, js: sync.JetStream, step: str) -> None:
     fill(js)
-    real = getattr(repartitioning, step)
+    real = getattr(repartition, step)
     calls: list[str] = []
 
     async def fails(*given: Any) -> Any:
@@ -182,7 +182,7 @@ def test_a_failure_takes_everything_back(at_server: Run, js: sync.JetStream, ste
         raise RepartitionError("no more room")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repartitioning, step, fails)
+        patch.setattr(repartition, step, fails)
         done = at_server(*COMMAND)
     assert (done.status, "no more room" in done.err) == (1, True), done
     assert list(js.stream_names()) == ["SHIPPING"]
@@ -197,8 +197,7 @@ def test_after_a_crash_the_same_command_goes_on(
         """Nothing runs after it."""
 
     calls: list[str] = []
-    place: Any = repartition if step == "_tell" else repartitioning
-    real = getattr(place, step)
+    real = getattr(repartition, step)
 
     async def crashes(*given: Any) -> Any:
         calls.append(step)
@@ -212,8 +211,8 @@ def test_after_a_crash_the_same_command_goes_on(
 
     fill(js)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(place, step, crashes)
-        patch.setattr(repartitioning, "take_back", nothing)
+        patch.setattr(repartition, step, crashes)
+        patch.setattr(repartition, "take_back", nothing)
         with pytest.raises(Crash):
             at_server(*COMMAND)
     done = at_server(*COMMAND)

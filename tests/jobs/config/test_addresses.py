@@ -12,7 +12,7 @@ import pytest
 
 import postgres_server
 from headrace.cli import main
-from headrace.cli.jobs.database import has_password, take_database
+from headrace.cli.jobs.serving import has_password, take_database
 from headrace.cli.shared.errors import Failure
 from waiting import until_here
 

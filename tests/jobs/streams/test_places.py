@@ -21,15 +21,21 @@ from headrace.client import JetStream, Stream, connect
 from headrace.errors import ConsumerNotFoundError
 from jobs_world import World
 from peers import ServerProcess, either_running, start_either
+from portions import play_one_way
 from waiting import until
 
 pytestmark = pytest.mark.one_database
 KINDS = ("headrace", "nats-server")
 
 
-@pytest.fixture(params=KINDS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Half of them are played on either server, and ``make test-all`` plays all on both."""
+    play_one_way(metafunc, "server", KINDS)
+
+
+@pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
-    """A server on disk, of each kind."""
+    """A server on disk, of either kind."""
     yield from either_running(request.param, tmp_path / "server", durable=True)
 
 

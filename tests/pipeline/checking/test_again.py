@@ -1,17 +1,18 @@
+"""Whether a query would write rows again that it has written."""
+
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace import sync
 from headrace.cli import main
 from headrace.cli.pipeline.file import MISTAKEN
-from headrace.pipeline.checking.again import keeps_no_record
-from headrace.pipeline.checking.refusals import refusal
+from headrace.pipeline.checking.refusals import keeps_no_record, refusal
 from headrace.pipeline.checkpoints.checkpoint import checkpoint_of
 from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read
@@ -21,6 +22,9 @@ from headrace.spark.links.link import Link
 from headrace.spark.options import Connection, parse_options
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+"""Formats and places of files that a pipeline names: whether there are such, without Spark."""
+
 from __future__ import annotations
 
 import os
@@ -6,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.checking.formats import unwritable
-from headrace.pipeline.checking.options import check_options
+from headrace.pipeline.checking.sources_and_sinks import check_options, unwritable
 from headrace.pipeline.declaring.reading import read
 
 from ..conftest import ORDERS

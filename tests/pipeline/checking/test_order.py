@@ -1,14 +1,19 @@
+"""What the joins of a query do to the order of its rows. Pure."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.checking.order import told_of_order
+from headrace.pipeline.checking.plans import told_of_order
 from headrace.pipeline.declaring.reading import read
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 STREAMS = "~Join Inner, (k#3L = k#19L)\n:- ~A\n+- ~B\n"
 TABLE = "~Join Inner, (k#3L = k#19L)\n:- ~A\n+- B [k#19L]\n"

@@ -1,29 +1,35 @@
+"""Which query a folder of results belongs to: noted in it before the first batch is written."""
+
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.cli import main
 from headrace.cli.pipeline.file import MISTAKEN
 from headrace.errors import ConfigurationError
-from headrace.pipeline.checkpoints.bindings import (
+from headrace.pipeline.checkpoints.checkpoint import Generation, Start, checkpoint_of
+from headrace.pipeline.checkpoints.results_folder import (
     OF_CHECKPOINT,
     OF_RESULTS,
+    SPARK_LOG,
     bind,
     check_results,
 )
-from headrace.pipeline.checkpoints.checkpoint import Generation, Start, checkpoint_of
-from headrace.pipeline.checkpoints.sink_log import SPARK_LOG
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.model import Declared
 from headrace.pipeline.options import place_of_results
 from headrace.pipeline.resets import reset
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.pipeline.model import Declared
 
 
 class Query:

@@ -1,3 +1,5 @@
+"""The batch numbers that a function of two parameters gets: never one that an earlier batch had."""
+
 from __future__ import annotations
 
 import json
@@ -8,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.checkpoints.bindings import OF_CHECKPOINT
 from headrace.pipeline.checkpoints.checkpoint import Checkpoint, Start
-from headrace.pipeline.checkpoints.numbers import Numbers
+from headrace.pipeline.checkpoints.results_folder import OF_CHECKPOINT
+from headrace.pipeline.queries.handlers import Numbers
 
 NOW = 1_700_000_000
 

@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
@@ -15,12 +15,14 @@ import pytest
 from headrace.cli import main
 from headrace.errors import ConfigurationError
 from headrace.files import write_whole
-from headrace.pipeline.checkpoints.bindings import bind, tidy
 from headrace.pipeline.checkpoints.checkpoint import checkpoint_of
-from headrace.pipeline.checkpoints.sink_log import SPARK_LOG, SinkLog
+from headrace.pipeline.checkpoints.results_folder import SPARK_LOG, SinkLog, bind, tidy
 from headrace.pipeline.declaring.reading import read
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -119,7 +121,9 @@ def test_a_move_into_itself_and_one_that_was_broken_off_come_to_the_same(
             raise OSError("disk is full")
         really(file, text, access)
 
-    monkeypatch.setattr("headrace.pipeline.checkpoints.sink_log.write_whole", fails_then_works)
+    monkeypatch.setattr(
+        "headrace.pipeline.checkpoints.results_folder.write_whole", fails_then_works
+    )
     with pytest.raises(OSError, match="disk is full"):
         new.log.relocate()
     assert new.log.root() == old.place

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from headrace.pipeline.declaring.keys import TABLES
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.problems import PipelineError
+from headrace.pipeline.model import PipelineError
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "pipelines.md"
 SHOWN = {

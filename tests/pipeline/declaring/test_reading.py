@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.model import NO_RESTARTS, RestartSettings
-from headrace.pipeline.problems import PipelineError
+from headrace.pipeline.model import NO_RESTARTS, PipelineError, RestartSettings
 
 from ..conftest import ORDERS
 

@@ -1,15 +1,19 @@
+"""Which tables a query of SQL reads, as far as that can be told without Spark. Pure."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.declaring.tables import tables_in_sql
-from headrace.pipeline.problems import PipelineError
+from headrace.pipeline.declaring.reading import read, tables_in_sql
+from headrace.pipeline.model import PipelineError
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(

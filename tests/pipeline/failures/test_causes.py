@@ -5,7 +5,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from headrace.errors import AuthorizationError, ConfigurationError, ConnectFailedError
 from headrace.pipeline.failures.causes import SparkGoneError, cause_of
-from headrace.pipeline.problems import PipelineError, Place, Problem
+from headrace.pipeline.model import PipelineError, Place, Problem
 
 ENDED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
 LOST_TASK = (

@@ -1,9 +1,11 @@
+"""Finds the one of many that makes something fail, by halves. Pure."""
+
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.failures.halving import first_failing
+from headrace.pipeline.failures.poison import first_failing
 
 
 @given(st.integers(1, 5000), st.data())

@@ -1,20 +1,24 @@
+"""What follows when Spark's Java is lost: the runner is begun anew, or its queries have failed. Pure."""
+
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.causes import SparkGoneError
-from headrace.pipeline.failures.java import JavaLost
-from headrace.pipeline.failures.restarts import SAME_MAX, Again, Stop
+from headrace.pipeline.failures.supervising import SAME_MAX, Again, JavaLost, Stop
 from headrace.pipeline.model import DEFAULT_RESTARTS, NO_RESTARTS, Declared, RestartSettings
 
 from ..conftest import ORDERS
 from .test_supervising import Supervised, failing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 GONE = SparkGoneError("no answer")
 

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.pipeline.checking.failed_batch import NotSearchedError, Range, failed_batch
-from headrace.pipeline.checkpoints.checkpoint import Generation, checkpoint_of
-from headrace.pipeline.checkpoints.skipped import Skipped, file_of, read_skipped, skip
+from headrace.pipeline.checkpoints.checkpoint import (
+    Generation,
+    Skipped,
+    checkpoint_of,
+    file_of,
+    read_skipped,
+    skip,
+)
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.failures.findings import Poison, Verdict
+from headrace.pipeline.failures.causes import Poison, Verdict
 from headrace.pipeline.failures.poison import FOUND_MAX, Search
-from headrace.pipeline.model import Declared
-from headrace.pipeline.problems import Place
+from headrace.pipeline.model import Place
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.pipeline.model import Declared
 
 VIEW = '[views.v]\nsql = "SELECT * FROM orders"\notherwise = "quarantine"\nletters = "dead"\n'
 TEXT = ORDERS.replace('from = "orders"', 'from = "v"') + VIEW

@@ -1,15 +1,19 @@
+"""What helps against a failure beside its own sentence: the command to type, the disk that is full."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.identity import Sameness
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.failures.causes import Cause
-from headrace.pipeline.failures.remedies import FULL_BYTES, remedy
+from headrace.pipeline.failures.causes import FULL_BYTES, Cause, remedy
 from headrace.spark.offsets import Offset, StreamHead, refusal, reset_of
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 def test_a_new_checkpoint_is_a_command_to_type(write: Callable[..., Path]) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.pipeline.failures.causes import Cause, Kind
-from headrace.pipeline.failures.restarts import SAME_MAX, WAIT_MAX_S, Again, Restarts, Stop
+from headrace.pipeline.failures.supervising import SAME_MAX, WAIT_MAX_S, Again, Restarts, Stop
 from headrace.pipeline.model import NO_RESTARTS, RestartSettings
 
 WORKER = Cause("worker", "Spark lost a Python worker")

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.errors import ConnectFailedError
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.failures.findings import Poison, Verdict
+from headrace.pipeline.failures.causes import Poison, Verdict
 from headrace.pipeline.failures.supervising import ONCE_WAITS_S, Supervisor
-from headrace.pipeline.model import DEFAULT_RESTARTS, NO_RESTARTS, Declared, RestartSettings, Sink
-from headrace.pipeline.problems import Place
+from headrace.pipeline.model import (
+    DEFAULT_RESTARTS,
+    NO_RESTARTS,
+    Declared,
+    Place,
+    RestartSettings,
+    Sink,
+)
 from headrace.pipeline.running import run
-from headrace.pipeline.running.runner import Ended
 from headrace.spark.sink.markers import FencedError, Plan, PlanId, next_plan
 
 from ..conftest import ORDERS
 from ..running.test_runner import FakeQuery, World, with_trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.pipeline.running.runner import Ended
 
 
 class Servers:

@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.pipeline.checkpoints.totals import ViewRows
-from headrace.pipeline.model import Expectation, Otherwise
-from headrace.pipeline.problems import Place
+from headrace.pipeline.model import Expectation, Otherwise, Place
 from headrace.pipeline.queries import conditions
 
 PLACE = Place(Path("orders.toml"), 7)

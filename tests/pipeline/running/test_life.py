@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.failures.java import JavaLost
+from headrace.pipeline.failures.supervising import JavaLost
 from headrace.pipeline.running import life
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 class Heard:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,12 +14,14 @@ from headrace import sync
 from headrace.errors import BucketNotFoundError
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.lease import Standby, holder_of, who_we_are
-from headrace.pipeline.model import Declared, LeaseSettings
-from headrace.pipeline.problems import Place, Problem
+from headrace.pipeline.model import Declared, LeaseSettings, Place, Problem
 from headrace.pipeline.running import life
 from waiting import until_here
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 SECONDS = 2.0
 WITHIN_S = 20.0

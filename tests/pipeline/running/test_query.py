@@ -1,21 +1,25 @@
+"""A running query of Spark, as the runner looks at it."""
+
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.pipeline.checkpoints.totals import ViewRows
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.causes import cause_of
-from headrace.pipeline.running.query import SparkQuery, batch_of, behind, status_of_java
+from headrace.pipeline.running.run import SparkQuery, batch_of, behind, status_of_java
 from headrace.pipeline.spark_errors import sentence_of
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,20 @@
+"""One runner of a machine starts at a time: several would take the processors from what runs there."""
+
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.pipeline.standby.in_turn import LOOK_S, REST_MAX_S, WAITS_S, in_turn
+from headrace.pipeline.standby.readiness import LOOK_S, REST_MAX_S, WAITS_S, in_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
 pytest.importorskip("fcntl")
 

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import DisconnectedError
-from headrace.pipeline.problems import Place, Problem
+from headrace.pipeline.model import Place, Problem
 from headrace.pipeline.standby import readiness as module
 from headrace.pipeline.standby.readiness import RETRY_MAX_S, RETRY_S, Readiness, pause_after
 from headrace.pipeline.standby.state import Ready
 from waiting import until_here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PLACE = Place(Path("orders.toml"), 3)
 MISSING = Problem(PLACE, "there is no stream 'ORDERS'")

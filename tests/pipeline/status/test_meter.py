@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import re
 import urllib.request
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -14,8 +14,7 @@ import promtool
 from headrace.errors import ConfigurationError
 from headrace.pipeline.checkpoints.totals import Batch, Totals, ViewRows
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.model import Declared
-from headrace.pipeline.problems import PipelineError, Place, Problem
+from headrace.pipeline.model import Declared, PipelineError, Place, Problem
 from headrace.pipeline.running.runner import Ended
 from headrace.pipeline.standby.state import Ready
 from headrace.pipeline.status.meter import FAILED, METRICS, STANDBYS, STATE, Meter
@@ -24,6 +23,9 @@ from headrace.pipeline.status.recorder import Recorder, told
 from headrace.spark.lost_messages import Loss
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ALERTS = guides.ROOT / "src/headrace/packaging/monitoring" / "headrace-pipeline-alerts.yml"
 OF_OUT = '{pipeline="orders",query="out"}'

@@ -3,16 +3,15 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read as read_pipeline
-from headrace.pipeline.model import Declared, LeaseSettings
-from headrace.pipeline.problems import Place, Problem
+from headrace.pipeline.model import Declared, LeaseSettings, Place, Problem
 from headrace.pipeline.running.runner import Ended
 from headrace.pipeline.standby.state import Ready
 from headrace.pipeline.status import notes as files
@@ -21,6 +20,9 @@ from headrace.pipeline.status.recorder import Recorder, told
 from headrace.pipeline.status.status import status_of
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 US = this_process()
 NOWHERE = 'options = { stream = "ORDERS", servers = "nats://127.0.0.1:1" }'

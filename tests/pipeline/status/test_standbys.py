@@ -1,24 +1,35 @@
+"""The small files of runners that stand by: who they are, and whether they could take over."""
+
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.model import Declared, LeaseSettings
-from headrace.pipeline.problems import Place, Problem
+from headrace.pipeline.model import Declared, LeaseSettings, Place, Problem
 from headrace.pipeline.standby.state import Ready
 from headrace.pipeline.status.meter import Meter
-from headrace.pipeline.status.notes import Process, file_of, this_process
+from headrace.pipeline.status.notes import (
+    GONE_S,
+    Presence,
+    Process,
+    bystanders,
+    file_of,
+    sentence_about,
+    this_process,
+)
 from headrace.pipeline.status.recorder import Recorder
-from headrace.pipeline.status.standbys import GONE_S, Presence, bystanders, sentence_about
 from headrace.pipeline.status.status import status_of
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 HERE = this_process()
 NOW = 1_000.0

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.pipeline.declaring.reading import read
-from headrace.pipeline.model import Declared
-from headrace.pipeline.problems import PipelineError
+from headrace.pipeline.model import Declared, PipelineError
 from headrace.pipeline.testing.cases import read_cases, write_expected
 
 from ..conftest import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 @pytest.fixture

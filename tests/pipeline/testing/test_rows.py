@@ -1,3 +1,5 @@
+"""Rows as plain values of JSON, compared without regard to their order. Pure."""
+
 from __future__ import annotations
 
 import json
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.testing.rows import as_line, compare, plain
+from headrace.pipeline.testing.cases import as_line, compare, plain
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(),

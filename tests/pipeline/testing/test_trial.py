@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.scaffold.draft import Draft, expected_of, given_of, text_of
+from headrace.pipeline.scaffold import Draft, expected_of, given_of, text_of
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "pipeline_tests"
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -153,6 +153,7 @@ SABOTAGES = [
     Sabotage(
         lease_is_not_checked,
         {**_RIVALS, "ack_wait": 1.0, "faults": ("stall", "cut"), "changes": ("step down",)},
+        1,
     ),
     Sabotage(
         buffer_is_not_dropped_when_the_pin_is_lost,
@@ -171,14 +172,15 @@ SABOTAGES = [
     Sabotage(
         consumer_is_deleted_under_its_owner,
         {**_BUSY, **_CHANGES, "instances": 2, "layout": "interoperable"},
-        1,
+        8,
     ),
-    Sabotage(standby_leaves_with_the_pin, {**_PLANNED, "changes": ("rejoin",)}, 37),
+    Sabotage(standby_leaves_with_the_pin, {**_PLANNED, "changes": ("rejoin",)}, 74),
     Sabotage(two_lanes_take_one_key, {**_BUSY, "kind": "elastic", "concurrency": 3}),
     Sabotage(pin_is_kept_by_who_leaves, {**_PLANNED, "changes": ("rejoin",)}, 2),
     Sabotage(
         late_renewal_is_not_awaited,
         {**_RIVALS, "handler": "blocks", "concurrency": 3, "ack_wait": 1.0, "faults": (), **_CALM},
+        1,
     ),
     Sabotage(
         thread_begins_what_was_sent_back,

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.spark.sink import fenced, keyed
-from headrace.spark.sink.fenced import FencedPublisher
-from headrace.spark.sink.marker_store import MarkerStore
-from headrace.spark.sink.markers import next_plan
-from headrace.spark.sink.tally import Tally
+from headrace.spark.sink.fenced import FencedPublisher, Tally
+from headrace.spark.sink.markers import MarkerStore, next_plan
 from headrace.spark.sink.versions import Verdict, judge
 
 __all__ = ["KEYED_SABOTAGES", "SABOTAGES"]
@@ -67,14 +65,14 @@ def _nothing_is_expected(patch: pytest.MonkeyPatch) -> None:
 
 # Each with a seed that showed it when somebody looked last.
 KEYED_SABOTAGES: dict[str, tuple[Breaks, int]] = {
-    "no comparison": (_no_comparison_of_what_is_stored, 0),
+    "no comparison": (_no_comparison_of_what_is_stored, 4),
     "runs are not minded": (_versions_of_runs_are_not_minded, 4),
-    "nothing is expected": (_nothing_is_expected, 3),
+    "nothing is expected": (_nothing_is_expected, 48),
 }
 
 SABOTAGES: dict[str, tuple[Breaks, dict[str, Any], int]] = {
     "no fence of markers": (_no_fence_of_markers, {}, 15),
     "nobody waits": (_nobody_waits, {"recut": 0.9, "faults": 12, "slots": 6}, 111),
-    "nothing is compared": (_nothing_is_compared, {}, 2),
-    "a later run is not minded": (_a_later_run_is_not_minded, {"faults": 14, "recut": 0.0}, 3),
+    "nothing is compared": (_nothing_is_compared, {}, 5),
+    "a later run is not minded": (_a_later_run_is_not_minded, {"faults": 14, "recut": 0.0}, 20),
 }

@@ -6,12 +6,10 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError
-from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.sink.fenced import NotComparedError
 from headrace.spark.sink.markers import FencedError, PlanChangedError
@@ -20,6 +18,11 @@ from sim.spark.engine import TASK_FAILURES_MAX, Attempt, Checkpoint, Driver, Spa
 from sim.spark.ledger import Ledger
 from sim.spark.procs import Killed, here
 from sim.spark.wire import Broker, VirtualSocket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from headrace.spark.links.link import Link
 
 __all__ = ["EVENTS", "World"]
 
@@ -457,7 +460,7 @@ class World:
 
     def _read(self, link: Link, name: str) -> list[tuple[str, bytes]]:
         from headrace.spark.links.control import Control
-        from headrace.spark.reading.message_gets import MessageGets
+        from headrace.spark.reading.gets import MessageGets
 
         control = Control(link, name)
         last = control.stream_info().state.last_seq

@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.spark.batches.driver import StreamLag
 from headrace.spark.batches.lag import Lag, document, prometheus
-from headrace.spark.options.lag import LagRule
+from headrace.spark.options.source import LagRule
 from waiting import until_here
 
 from ..conftest import Feed

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.errors import AuthorizationError, ConfigurationError, NoRespondersError
 from headrace.spark.links.dead_letters import publish_letters
 from headrace.spark.links.link import Link, Reply
-from headrace.spark.options.values import BadRule
+from headrace.spark.options.table import BadRule
 from headrace.spark.tasks.bad_messages import BadMessage, BadMessages
 
-from ..conftest import Feed
 from ..virtual import Time
+
+if TYPE_CHECKING:
+    from ..conftest import Feed
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

@@ -6,15 +6,12 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-import peers
 from headrace.api import base
 from headrace.api.base import DocumentError
-from headrace.api.consumers import ConsumerInfo
 from headrace.api.times import parse_time
 from headrace.errors import (
     AuthorizationError,
@@ -22,22 +19,27 @@ from headrace.errors import (
     ConnectFailedError,
     JetStreamApiError,
 )
-from headrace.spark.frames.messages import PayloadChunk
-from headrace.spark.frames.rows import Chunk, Rows, no_rows
+from headrace.spark.frames import Chunk, PayloadChunk, Rows, no_rows
 from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
 from headrace.spark.lost_messages import Loss, read_losses
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import Connection
 from headrace.spark.reading import reader
-from headrace.spark.reading.direct_gets import DirectGets
-from headrace.spark.reading.message_gets import MessageGets, read_answers, read_answers_plainly
+from headrace.spark.reading.gets import DirectGets, MessageGets, read_answers, read_answers_plainly
 from headrace.spark.reading.reader import ReadPlan, read_payloads, read_range
 from headrace.spark.tasks.batch_builder import BatchBuilder
 from headrace.wire import MSG, Frame, Parser
 
-from ..conftest import Feed
 from ..virtual import Time
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import peers
+    from headrace.api.consumers import ConsumerInfo
+
+    from ..conftest import Feed
 
 
 def plan(feed: Feed, lo: int, hi: int, **changes: Any) -> ReadPlan:
@@ -320,7 +322,7 @@ def test_answers_read_together_are_those_read_one_by_one(
     assert plainly.sequences == [1, 2, 3, 5, 6, 7, 8, 9]
     assert plainly.payloads[:3] == [b"", b"\x00\xff{}[],", b"m3"]
     # The slow way is not taken.
-    monkeypatch.setattr("headrace.spark.reading.message_gets.read_answers_plainly", None)
+    monkeypatch.setattr("headrace.spark.reading.gets.read_answers_plainly", None)
     assert read_answers(answers) == plainly
 
 

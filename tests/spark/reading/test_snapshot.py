@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.spark.decoding.columns import layout_of
-from headrace.spark.frames.rows import Chunk
 from headrace.spark.links.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
-from headrace.spark.planning.slices import Slice
 from headrace.spark.reading.snapshot import SnapshotPlan, read_snapshot
+from headrace.spark.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 
-from ..conftest import Feed
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.spark.frames import Chunk
+
+    from ..conftest import Feed
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

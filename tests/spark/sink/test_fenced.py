@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from headrace.api.times import parse_time
-from headrace.spark.links.link import Link
 from headrace.spark.links.outages import ServerPatience
 from headrace.spark.sink import fenced
 from headrace.spark.sink.fenced import NotComparedError
-from headrace.spark.sink.marker_store import MarkerStore
-from headrace.spark.sink.markers import PLAN, FencedError, PlanChangedError, StreamResetError
+from headrace.spark.sink.markers import (
+    PLAN,
+    FencedError,
+    MarkerStore,
+    PlanChangedError,
+    StreamResetError,
+)
 from headrace.spark.sink.writer import make_job
-from headrace.spark.sink.writing import Job
 
 from ..conftest import Feed
 from ..queries import copied, put_back
 from .sinks import ATOMIC, columns, exactly, numbered, payloads, rows_of, stored, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headrace.spark.links.link import Link
+    from headrace.spark.sink.writing import Job
 
 Make = Callable[..., Feed]
 

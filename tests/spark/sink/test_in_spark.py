@@ -15,7 +15,6 @@ from headrace.spark.sink.task import BATCH_ID, QUERY_ID
 from registry_server import RegistryServer
 
 from ..conftest import Feed
-from ..test_source import best_server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,11 +27,6 @@ pytestmark = [
 
 PINNED = ("4.2", "4.3")
 """The versions of Spark whose tasks are known to tell their batch."""
-
-
-@pytest.fixture
-def server_url(request: pytest.FixtureRequest) -> str:
-    return best_server(request)
 
 
 @pytest.fixture

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.message import StoredMessage
 from headrace.spark.sink import keyed
+from headrace.spark.sink.keyed import LastValues
 from headrace.spark.sink.layout import Column, lay_out
 from headrace.spark.sink.markers import FencedError, PlanId, StreamResetError
 from headrace.spark.sink.options import parse_sink_options
-from headrace.spark.sink.stored_values import LastValues
 from headrace.spark.sink.target import look
 from headrace.spark.sink.versions import read_version
 from headrace.spark.sink.writing import Job
 
 from ..conftest import Feed
 from .sinks import columns, write
+
+if TYPE_CHECKING:
+    from headrace.message import StoredMessage
 
 Make = Callable[..., Feed]
 Row = tuple[str, str | None, int]

@@ -15,8 +15,7 @@ from headrace.errors import ConfigurationError
 from headrace.spark.sink.layout import Column, lay_out
 from headrace.spark.sink.options import ValueSchema, parse_sink_options
 from headrace.spark.sink.rows import BadRow, Limits, RowEncoder, Rows, digest_of
-from headrace.spark.sink.schemas import with_schema
-from headrace.spark.sink.values import _holds_maps, encoder_of
+from headrace.spark.sink.values import _holds_maps, encoder_of, with_schema
 
 LIMITS = Limits(("orders.>", "x"), "orders._sink.>", 100)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -18,13 +17,17 @@ from headrace.errors import ConfigurationError
 from headrace.schemas.errors import RegistryAwayError
 from headrace.schemas.framing import id_of_header, split_confluent
 from headrace.spark.decoding import avros, protobufs
-from headrace.spark.sink import schemas
+from headrace.spark.sink import values as schemas
 from headrace.spark.sink.options import ValueSchema, parse_sink_options
 from headrace.spark.sink.protobufs import encoder
-from headrace.spark.sink.schemas import with_schema
-from registry_server import RegistryServer
+from headrace.spark.sink.values import with_schema
 
 from .test_rows import Encoder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from registry_server import RegistryServer
 
 ORDER = {
     "type": "record",

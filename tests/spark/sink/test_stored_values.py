@@ -7,8 +7,8 @@ import pytest
 from headrace.api.messages import GetMessageRequest
 from headrace.errors import StreamNotFoundError
 from headrace.spark.links.link import Link
-from headrace.spark.sink import stored_values
-from headrace.spark.sink.stored_values import NOTHING, LastValues
+from headrace.spark.sink import keyed as stored_values
+from headrace.spark.sink.keyed import NOTHING, LastValues
 
 from ..conftest import Feed
 

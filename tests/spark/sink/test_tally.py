@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import ConfigurationError
+from headrace.spark.sink.fenced import Tally
 from headrace.spark.sink.markers import (
     FencedError,
     Marker,
@@ -17,7 +18,6 @@ from headrace.spark.sink.markers import (
     not_confirmed,
 )
 from headrace.spark.sink.rows import Rows
-from headrace.spark.sink.tally import Tally
 
 A, B = PlanId(1, "a"), PlanId(2, "b")
 

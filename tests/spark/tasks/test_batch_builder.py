@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ConfigurationError
 from headrace.spark.columns import COLUMNS, Wanted, check_columns, own_columns
-from headrace.spark.frames.rows import Chunk
+from headrace.spark.frames import Chunk
 from headrace.spark.options import PartitionRule
 from headrace.spark.tasks.bad_messages import BadMessage, BadMessageError
 from headrace.spark.tasks.batch_builder import BatchBuilder, Selection

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
@@ -14,16 +12,22 @@ from headrace.errors import ConfigurationError
 from headrace.spark.decoding.columns import layout_of
 from headrace.spark.links.pool import POOL
 from headrace.spark.options import parse_options
-from headrace.spark.options.pipeline import Use
-from headrace.spark.planning.slices import Slice, split_by_partition
+from headrace.spark.options.source import Use
 from headrace.spark.reading import reader
 from headrace.spark.set_aside import BYTES_MAX, file_beside, read_aside
+from headrace.spark.slices import Slice, split_by_partition
 from headrace.spark.tasks.bad_messages import BadMessageError
 from headrace.spark.tasks.read_slice import read_slice, server_filter, writes_partition
 from headrace.wire import parse_headers
 
-from ..conftest import Feed
 from ..queries import copied, put_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from ..conftest import Feed
 
 
 def config(dest: str, src: str = "s.*", **changes: Any) -> StreamConfig:

@@ -4,10 +4,9 @@ import os
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -15,13 +14,16 @@ import pytest
 from headrace.errors import ConnectionClosedError
 from headrace.spark.batches.plans import plan_batch
 from headrace.spark.options import parse_options
-from headrace.spark.planning.slices import Slice, split_by_partition
 from headrace.spark.reading.reader import read_range
+from headrace.spark.slices import Slice, split_by_partition
 from headrace.spark.tasks import routing
 from headrace.spark.tasks.read_slice import read_slice
 from headrace.spark.tasks.routing import routed
 
-from ..conftest import Feed
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..conftest import Feed
 
 PARTITIONS = 6
 

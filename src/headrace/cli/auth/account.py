@@ -13,9 +13,8 @@ from ..shared.errors import Failure
 from ..shared.output import Output, Sheet, Table
 from ..shared.units import SIZE, bytes_text
 from ..shared.verbs import Declare, offline
-from . import claims
 from .folder import Folder, checked, dir_option
-from .tokens import signed
+from .tokens import JETSTREAM, LIMITS, NO_LIMIT, NONE, account_claims, limited, signed
 
 _LIMITS: Final[tuple[Declare, ...]] = (
     click.option("--storage", type=SIZE, default=None, help="streams on disk, together"),
@@ -61,7 +60,7 @@ def ls(output: Output, directory: Path | None) -> None:
     rows = []
     for name in folder.accounts():
         found, users = folder.account(name), folder.users(name)
-        has_streams = any(found["nats"]["limits"].get(each) for each in claims.JETSTREAM[:2])
+        has_streams = any(found["nats"]["limits"].get(each) for each in JETSTREAM[:2])
         table.add(name, found["sub"], len(users), "yes" if has_streams else "no")
         rows.append({"name": name, "key": found["sub"], "users": users, "jetstream": has_streams})
     output.show(rows, table)
@@ -87,7 +86,7 @@ def create(
                 f"there is an account {name} in {folder.path} already",
                 f"headrace auth account edit {name} …    changes its limits",
             )
-        key = make_account(folder, name, claims.account(limits, jetstream=jetstream))
+        key = make_account(folder, name, account_claims(limits, jetstream=jetstream))
     output.show(
         {"name": name, "key": key},
         f"made account {name}: {key}",
@@ -103,7 +102,7 @@ def info(output: Output, name: str, directory: Path | None) -> None:
     found = folder.account(name)
     content = found["nats"]
     revoked = content.get("revocations", {})
-    limits = {typed: content["limits"].get(field) for typed, field in claims.LIMITS.items()}
+    limits = {typed: content["limits"].get(field) for typed, field in LIMITS.items()}
     document = {
         "name": name,
         "key": found["sub"],
@@ -122,9 +121,9 @@ def info(output: Output, name: str, directory: Path | None) -> None:
 
 
 def _limit_text(name: str, value: Any) -> str:
-    if value == claims.NO_LIMIT:
+    if value == NO_LIMIT:
         return "no limit"
-    if value == claims.NONE and name in ("storage", "memory", "streams", "consumers"):
+    if value == NONE and name in ("storage", "memory", "streams", "consumers"):
         return "none"
     return bytes_text(value) if name in ("storage", "memory", "payload") else str(value)
 
@@ -133,12 +132,12 @@ def _limit_text(name: str, value: Any) -> str:
 def edit(output: Output, name: str, directory: Path | None, **limits: Any) -> None:
     """Change the limits of an account that are named; -1 is no limit."""
     if all(value is None for value in limits.values()):
-        options = ", ".join(f"--{each}" for each in claims.LIMITS)
+        options = ", ".join(f"--{each}" for each in LIMITS)
         raise Failure(f"nothing to change; give one of {options}")
     folder = Folder(directory)
     with folder.changing():
         content = folder.account(name)["nats"]
-        changed = {**content, "limits": claims.limited(content["limits"], limits)}
+        changed = {**content, "limits": limited(content["limits"], limits)}
         change_account(folder, name, changed)
     output.show({"name": name, "limits": changed["limits"]}, f"changed account {name}", _RELOAD)
 

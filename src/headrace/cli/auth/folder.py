@@ -23,9 +23,9 @@ from typing import Any, Final
 import click
 
 from ..shared.errors import Failure
-from ..shared.private_files import write_private
+from ..shared.output import write_private
 from . import tokens
-from .keys import Key, read_seed
+from .tokens import Key, read_seed
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 VARIABLE: Final = "HEADRACE_AUTH_DIR"

@@ -14,15 +14,12 @@ from ...errors import InvalidSubjectError
 from ...subjects import check_pattern
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
-from ..shared.output import Output, Sheet, Table
-from ..shared.private_files import write_private
+from ..shared.output import Output, Sheet, Table, write_private
 from ..shared.units import DURATION
 from ..shared.verbs import offline
-from . import claims
 from .account import change_account
 from .folder import Folder, dir_option
-from .keys import Key
-from .tokens import credentials, signed
+from .tokens import Key, credentials, signed, user_claims
 
 _ACCOUNT: Final = click.argument("account")
 _NAME: Final = click.argument("name")
@@ -51,7 +48,7 @@ def make_user(
     signer = folder.users_signer(account)
     key = Key("U", secrets.token_bytes(32))
     issuer_account = "" if signer.public == owner else owner
-    content = claims.user(issuer_account, permissions, bearer=bearer)
+    content = user_claims(issuer_account, permissions, bearer=bearer)
     now = int(time.time())
     token = signed(signer, key.public, name, "user", content, now, expires=expires)
     file = folder.user_file(account, name)

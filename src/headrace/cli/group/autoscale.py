@@ -15,7 +15,7 @@ from ...groups.server.presence import who_is_there
 from ...quantities import counted
 from ..shared.output import one_of_many
 from ..shared.verbs import Declare
-from .table import clock_text
+from .text import clock_text
 
 if TYPE_CHECKING:
     from ...client import JetStream

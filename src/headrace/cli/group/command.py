@@ -11,19 +11,26 @@ from typing import Any, Final
 
 import click
 
+from ..commands import CommandEntry
 from ..shared.connection_options import connection_options, given_above, where
-from ..shared.lazy import LazyGroup, Verb
 from ..shared.names import GROUPS, STREAMS
 from ..shared.output import output_options
 from ..shared.units import Parsed
-from ..shared.verbs import Declare, command_of, connected, output_above, own_values, run_loop
-from . import commands as verbs
+from ..shared.verbs import (
+    Declare,
+    LazyGroup,
+    command_of,
+    connected,
+    output_above,
+    own_values,
+    run_loop,
+)
+from . import verbs
 from .arguments import mapping, partitioning_filter, start
 from .autoscale import AUTOSCALE_OPTIONS, autoscale_command
-from .commands import Args, Carried, carry_out
 from .consume import CONSUME_OPTIONS, consume
-from .give_back import give_back
 from .metrics import METRICS_OPTIONS, metrics_command
+from .verbs import Args, Carried, carry_out, give_back
 from .watch import WATCH_OPTIONS, watch_command
 
 _MAPPING: Final = Parsed("mapping", mapping)
@@ -127,7 +134,7 @@ def _verb(
     return command
 
 
-def _kind(kind: str, create: click.Command) -> dict[str, Verb]:
+def _kind(kind: str, create: click.Command) -> dict[str, CommandEntry]:
     """The verbs that both kinds of groups have."""
     table: tuple[tuple[str, str, Carried, tuple[Declare, ...], tuple[str, ...]], ...] = (
         ("ls", "list the groups of a stream", verbs.ls, (_STREAM,), ("list",)),
@@ -164,7 +171,7 @@ def _kind(kind: str, create: click.Command) -> dict[str, Verb]:
         ),
     )
     found = {
-        name: Verb(
+        name: CommandEntry(
             text,
             _verb(kind, name, text, carried, *declare, destroys=name in ("delete", "give-back")),
             other,
@@ -172,10 +179,10 @@ def _kind(kind: str, create: click.Command) -> dict[str, Verb]:
         for name, text, carried, declare, other in table
     }
     first = {name: found.pop(name) for name in ("ls", "info")}
-    return {**first, "create": Verb("create a group", create), **found}
+    return {**first, "create": CommandEntry("create a group", create), **found}
 
 
-def _elastic_only() -> dict[str, Verb]:
+def _elastic_only() -> dict[str, CommandEntry]:
     table: tuple[tuple[str, str, Carried, tuple[Declare, ...]], ...] = (
         ("add", "add members", verbs.add, (_STREAM, _GROUP, _MEMBERS)),
         ("drop", "drop members", verbs.drop, (_STREAM, _GROUP, _MEMBERS)),
@@ -201,7 +208,7 @@ def _elastic_only() -> dict[str, Verb]:
     )
     aliases = {"create-mapping": ("cm",), "delete-mapping": ("dm",)}
     return {
-        name: Verb(
+        name: CommandEntry(
             text,
             _verb("elastic", name, text, carried, *declare, destroys=name.startswith("del")),
             aliases.get(name, ()),
@@ -210,10 +217,10 @@ def _elastic_only() -> dict[str, Verb]:
     }
 
 
-def _way(name: str, text: str, members: Declare) -> Verb:
+def _way(name: str, text: str, members: Declare) -> CommandEntry:
     """A way to create a static group."""
     declare = (_STREAM, _GROUP, _PARTITIONS, members, _LAYOUT, _STATIC_FILTER, _START)
-    return Verb(text, _verb("static", name, text, verbs.create_static, *declare))
+    return CommandEntry(text, _verb("static", name, text, verbs.create_static, *declare))
 
 
 _create_static = LazyGroup(
@@ -244,7 +251,7 @@ _COMING: Final = "groups whose members come and go"
 group = LazyGroup(
     "group",
     {
-        "static": Verb(
+        "static": CommandEntry(
             _FIXED,
             LazyGroup(
                 "static",
@@ -252,7 +259,7 @@ group = LazyGroup(
                 f"{_FIXED.capitalize()}.",
             ),
         ),
-        "elastic": Verb(
+        "elastic": CommandEntry(
             _COMING,
             LazyGroup(
                 "elastic",
@@ -260,7 +267,7 @@ group = LazyGroup(
                 f"{_COMING.capitalize()}.",
             ),
         ),
-        "autoscale": Verb(
+        "autoscale": CommandEntry(
             _AUTOSCALE,
             _verb(
                 "elastic",
@@ -270,7 +277,7 @@ group = LazyGroup(
                 *(_STREAM, _GROUP, *AUTOSCALE_OPTIONS),
             ),
         ),
-        "metrics": Verb(
+        "metrics": CommandEntry(
             _METRICS,
             _verb("elastic", "metrics", _METRICS, metrics_command, *(_STREAM, *METRICS_OPTIONS)),
         ),

@@ -20,7 +20,7 @@ from ...groups.server.bucket import Records
 from ...web.pages import NUMBERS, Page, PageServer, plain
 from ..shared.output import Output
 from ..shared.verbs import Declare
-from .table import document
+from .text import table_document as document
 
 if TYPE_CHECKING:
     from ...client import JetStream

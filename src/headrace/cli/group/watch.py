@@ -26,7 +26,8 @@ from ...groups.server.consumers import stream_of
 from ...groups.server.presence import who_is_there
 from ..shared.output import Form, one_of_many
 from ..shared.verbs import Declare
-from .table import document, line, table
+from .text import line, table
+from .text import table_document as document
 
 if TYPE_CHECKING:
     from ...client import JetStream

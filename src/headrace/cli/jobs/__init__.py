@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import HeadraceError
+from ..commands import CommandEntry
 from ..shared.errors import Failure
-from ..shared.lazy import LazyGroup, Verb
 from ..shared.output import output_options
-from ..shared.verbs import Declare, command_of, output_above
+from ..shared.verbs import Declare, LazyGroup, command_of, output_above
 
 if TYPE_CHECKING:
     from .commands import Args
@@ -37,7 +37,7 @@ class _Jobs(LazyGroup):
 
 def _on_the_database() -> dict[str, click.Command]:
     """The commands that need no running service."""
-    from . import moving, serving
+    from . import serving
 
     made = {
         "serve": _verb(
@@ -56,14 +56,14 @@ def _on_the_database() -> dict[str, click.Command]:
         ),
     }
     for name, text, carried, declare in (
-        ("export", "write all of a database into a file", moving.export_command, moving.EXPORT),
+        ("export", "write all of a database into a file", serving.export_command, serving.EXPORT),
         (
             "import",
             "store all of a file in an empty database",
-            moving.import_command,
-            moving.IMPORT,
+            serving.import_command,
+            serving.IMPORT,
         ),
-        ("unfreeze", "let an exported database take changes again", moving.unfreeze_command, ()),
+        ("unfreeze", "let an exported database take changes again", serving.unfreeze_command, ()),
     ):
         options = (*declare, *serving.DATABASE_OPTIONS)
         made[name] = _verb(name, text, carried, options, output=name != "unfreeze")
@@ -83,40 +83,25 @@ def _on_the_database() -> dict[str, click.Command]:
 
 
 def _commands() -> dict[str, click.Command]:
-    from . import access, deleting, feeding, filtering, finding, scheduling
-    from . import commands as verbs
+    from . import commands, definitions, finding
 
     made = _on_the_database()
     url = click.option(
         "--url",
         envvar="HEADRACE_JOBS_URL",
-        default=verbs.URL,
-        help=f"the service (HEADRACE_JOBS_URL, or {verbs.URL})",
+        default=commands.URL,
+        help=f"the service (HEADRACE_JOBS_URL, or {commands.URL})",
     )
-    destroying = {
-        "purge",
-        "cancel",
-        "replay",
-        "revoke",
-        *(name for name, *_ in deleting.DESTROYING),
-    }
-    asking = (
-        *verbs.REMOTE,
-        *finding.FINDING,
-        filtering.FILTER,
-        feeding.FEED,
-        *scheduling.SCHEDULING,
-        *access.ACCESS,
-    )
+    destroying = {"purge", "cancel", "replay", *(name for name, *_ in definitions.DESTROYING)}
     for name, text, call, declare in (
-        *asking,
-        access.REVOKE,
-        deleting.DRAIN,
-        *deleting.DESTROYING,
+        *commands.REMOTE,
+        *finding.FINDING,
+        *definitions.DEFINING,
+        *definitions.DESTROYING,
     ):
 
-        def ask(args: Args, call: verbs.Call = call) -> int:
-            return verbs.speak(call, args)
+        def ask(args: Args, call: commands.Call = call) -> int:
+            return commands.speak(call, args)
 
         made[name] = _verb(name, text, ask, (*declare, url), destroys=name in destroying)
     return made
@@ -133,9 +118,8 @@ def _verb(
 ) -> click.Command:
     @click.pass_context
     def callback(context: click.Context, /, **values: Any) -> int:
-        from .commands import Args
-        from .database import take_database
-        from .tokens import take_tokens
+        from .commands import Args, take_tokens
+        from .serving import take_database
 
         asked = output_above(context)
         own = {key: value for key, value in values.items() if key not in ("json", "yaml")}
@@ -156,45 +140,49 @@ def _verb(
 jobs = _Jobs(
     "jobs",
     {
-        "serve": Verb("run the service", "-"),
-        "prune": Verb("archive and remove expired messages once, beside a running service", "-"),
-        "archive": Verb("find an archived message by its id or by a job's", "-"),
-        "export": Verb("write all of a database into a file", "-"),
-        "import": Verb("store all of a file in an empty database", "-"),
-        "unfreeze": Verb("let an exported database take changes again", "-"),
-        "status": Verb("counts of every consumer", "-"),
-        "events": Verb("the newest events of the service", "-"),
-        "channel": Verb("create or change a channel", "-"),
-        "producer": Verb("create or change a producer", "-"),
-        "consumer": Verb("create or change a consumer", "-"),
-        "token": Verb("give a consumer another token", "-"),
-        "secret": Verb("make a new signing secret for a consumer", "-"),
-        "sign": Verb("sign the calls of a consumer's endpoint, or not", "-"),
-        "filter": Verb("which messages a consumer gets: shown, or set", "-"),
-        "feed": Verb("up to where feeds are in their streams; make jobs again from there", "-"),
-        "schedule": Verb("publish a message again and again, by cron", "-"),
-        "schedules": Verb("what a channel publishes again and again", "-"),
-        "unschedule": Verb("delete a schedule", "-"),
-        "key": Verb("make an API key with scopes, for channels", "-"),
-        "keys": Verb("the API keys, with their last use", "-"),
-        "revoke": Verb("revoke an API key", "-"),
-        "audit": Verb("who changed what, from where, with which result", "-"),
-        "drain": Verb("let a channel take no more messages", "-"),
-        "delete-channel": Verb("delete a channel with what hangs on it", "-"),
-        "delete-producer": Verb("delete a producer", "-"),
-        "delete-consumer": Verb("delete a consumer, or move its jobs to another one", "-"),
-        "publish": Verb("broadcast a message", "-"),
-        "pause": Verb("stop handing out jobs", "-"),
-        "resume": Verb("hand out jobs again", "-"),
-        "enable": Verb("call a disabled endpoint again", "-"),
-        "find": Verb("jobs of a message, a consumer, in a state, of an age", "-"),
-        "calls": Verb("how a push consumer's endpoint answers", "-"),
-        "cancel": Verb("cancel a job, or all that match", "-"),
-        "replay": Verb("hand out delivered and dead jobs again", "-"),
-        "job": Verb("a job with its attempts", "-"),
-        "dead": Verb("dead jobs with their last error", "-"),
-        "requeue": Verb("requeue all dead jobs", "-"),
-        "purge": Verb("delete all dead jobs", "-"),
+        "serve": CommandEntry("run the service", "-"),
+        "prune": CommandEntry(
+            "archive and remove expired messages once, beside a running service", "-"
+        ),
+        "archive": CommandEntry("find an archived message by its id or by a job's", "-"),
+        "export": CommandEntry("write all of a database into a file", "-"),
+        "import": CommandEntry("store all of a file in an empty database", "-"),
+        "unfreeze": CommandEntry("let an exported database take changes again", "-"),
+        "status": CommandEntry("counts of every consumer", "-"),
+        "events": CommandEntry("the newest events of the service", "-"),
+        "channel": CommandEntry("create or change a channel", "-"),
+        "producer": CommandEntry("create or change a producer", "-"),
+        "consumer": CommandEntry("create or change a consumer", "-"),
+        "token": CommandEntry("give a consumer another token", "-"),
+        "secret": CommandEntry("make a new signing secret for a consumer", "-"),
+        "sign": CommandEntry("sign the calls of a consumer's endpoint, or not", "-"),
+        "filter": CommandEntry("which messages a consumer gets: shown, or set", "-"),
+        "feed": CommandEntry(
+            "up to where feeds are in their streams; make jobs again from there", "-"
+        ),
+        "schedule": CommandEntry("publish a message again and again, by cron", "-"),
+        "schedules": CommandEntry("what a channel publishes again and again", "-"),
+        "unschedule": CommandEntry("delete a schedule", "-"),
+        "key": CommandEntry("make an API key with scopes, for channels", "-"),
+        "keys": CommandEntry("the API keys, with their last use", "-"),
+        "revoke": CommandEntry("revoke an API key", "-"),
+        "audit": CommandEntry("who changed what, from where, with which result", "-"),
+        "drain": CommandEntry("let a channel take no more messages", "-"),
+        "delete-channel": CommandEntry("delete a channel with what hangs on it", "-"),
+        "delete-producer": CommandEntry("delete a producer", "-"),
+        "delete-consumer": CommandEntry("delete a consumer, or move its jobs to another one", "-"),
+        "publish": CommandEntry("broadcast a message", "-"),
+        "pause": CommandEntry("stop handing out jobs", "-"),
+        "resume": CommandEntry("hand out jobs again", "-"),
+        "enable": CommandEntry("call a disabled endpoint again", "-"),
+        "find": CommandEntry("jobs of a message, a consumer, in a state, of an age", "-"),
+        "calls": CommandEntry("how a push consumer's endpoint answers", "-"),
+        "cancel": CommandEntry("cancel a job, or all that match", "-"),
+        "replay": CommandEntry("hand out delivered and dead jobs again", "-"),
+        "job": CommandEntry("a job with its attempts", "-"),
+        "dead": CommandEntry("dead jobs with their last error", "-"),
+        "requeue": CommandEntry("requeue all dead jobs", "-"),
+        "purge": CommandEntry("delete all dead jobs", "-"),
     },
     "Deliver jobs over HTTP: run the service, define channels and consumers, manage dead letters.",
 )

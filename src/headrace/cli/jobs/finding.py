@@ -12,9 +12,8 @@ from ..shared.asking import ask
 from ..shared.output import Table
 from ..shared.units import DURATION
 from ..shared.verbs import Declare
-from .commands import CHANNEL, ONE, STATES, Args, Call
-from .filtering import paths_of
-from .tokens import CHANNEL_TOKEN, TOKEN
+from .commands import CHANNEL, CHANNEL_TOKEN, ONE, STATES, TOKEN, Args, Call
+from .definitions import paths_of
 
 __all__ = ["FINDING"]
 

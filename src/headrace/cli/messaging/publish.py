@@ -1,10 +1,15 @@
-"""``headrace pub SUBJECT [BODY]``."""
+"""``headrace pub``: messages from words, lines of standard input, or a schedule."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 from collections.abc import AsyncIterator
-from datetime import datetime
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import click
@@ -13,12 +18,167 @@ from ...api.errors import Errors
 from ...client.publish.atomic_batch import BatchRefusedError
 from ...errors import ConfigurationError
 from ..shared.errors import Failure
-from ..shared.lines import lines_of_input
 from ..shared.messages import HEADER, fill_in, headers_of, payload_of
-from ..shared.progress import progress
-from ..shared.units import DURATION, counted
+from ..shared.output import progress
+from ..shared.units import DURATION, Parsed, counted
 from ..shared.verbs import Session, online
-from .schedule import SCHEDULE_OPTIONS, Plan
+
+LINE_BYTES_MAX: Final = 64 << 20
+"""A longer line is an error: no server takes a message of that size."""
+
+_READ_BYTES: Final = 1 << 16
+_BLOCKS_AHEAD: Final = 16
+
+
+async def lines_of_input() -> AsyncIterator[bytes]:
+    """Each line without its end. The event loop goes on between them, however long one takes to come.
+
+    Raises:
+        Failure: a line is longer than ``LINE_BYTES_MAX``, or standard input cannot be read.
+    """
+    loop = asyncio.get_running_loop()
+    blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue(_BLOCKS_AHEAD)
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        """In a thread that may wait for ever and ends with the process: no lock of Python's is held."""
+        while True:
+            try:
+                block: bytes | OSError = os.read(descriptor, _READ_BYTES)
+            except OSError as error:
+                block = error
+            putting = blocks.put(block)
+            try:
+                asyncio.run_coroutine_threadsafe(putting, loop).result()
+            except (RuntimeError, CancelledError):
+                putting.close()
+                return  # the loop has ended, or does
+            if not block or isinstance(block, OSError):
+                return
+
+    threading.Thread(target=read, name="standard input", daemon=True).start()
+    begun: list[bytes] = []  # of a line whose end has not come
+    size = 0
+    while block := await blocks.get():
+        if isinstance(block, OSError):
+            raise Failure(f"standard input: {block.strerror}")
+        first, *others = block.split(b"\n")
+        begun.append(first)
+        size += len(first)
+        for other in others:
+            yield b"".join(begun).removesuffix(b"\r")
+            begun, size = [other], len(other)
+        if size > LINE_BYTES_MAX:
+            raise Failure(f"a line of standard input is longer than {LINE_BYTES_MAX >> 20} MiB")
+    if size:
+        yield b"".join(begun)
+
+
+def _moment(text: str) -> datetime:
+    """A time that a person types. Raises ValueError."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a time; accepted: 2026-11-22T10:30:00Z, '2026-11-22 10:30' (UTC)"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+SCHEDULE_OPTIONS: Final = (
+    click.option(
+        "--target", metavar="SUBJECT", default="", help="have the stream publish it there later"
+    ),
+    click.option(
+        "--at", type=Parsed("time", _moment), default=None, metavar="TIME", help="at this time"
+    ),
+    click.option("--in", "within", type=DURATION, default=0.0, help="after so long"),
+    click.option("--every", type=DURATION, default=0.0, help="again and again, at least 1s apart"),
+    click.option(
+        "--cron",
+        metavar="FIELDS",
+        default="",
+        help="'30 6 * * *', '0 30 6 * * *' (seconds first), @daily, …",
+    ),
+    click.option(
+        "--time-zone", metavar="NAME", default="", help="of --cron, as Europe/Berlin (UTC)"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """When, and where to.
+
+    Attributes:
+        target: the subject it is published to.
+        at: once.
+        every: again and again, seconds.
+        cron: again and again, by fields; in ``time_zone``.
+    """
+
+    target: str
+    at: datetime | None
+    every: float
+    cron: str
+    time_zone: str
+
+    @classmethod
+    def of(
+        cls,
+        target: str,
+        at: datetime | None,
+        within: float,
+        every: float,
+        cron: str,
+        time_zone: str,
+        now: datetime | None = None,
+    ) -> Plan | None:
+        """What the options say; None if they say nothing. Raises Failure if they do not go together."""
+        given = [
+            name
+            for name, value in (
+                ("--at", at),
+                ("--in", within),
+                ("--every", every),
+                ("--cron", cron),
+            )
+            if value
+        ]
+        if not target:
+            if given or time_zone:
+                raise Failure(
+                    f"{(given or ['--time-zone'])[0]} needs --target: where it is published then"
+                )
+            return None
+        if len(given) != 1:
+            raise Failure("--target needs one of --at, --in, --every and --cron")
+        if time_zone and not cron:
+            raise Failure("--time-zone is of --cron; --at takes a time with its zone")
+        if within:
+            at = (now or datetime.now(UTC)) + timedelta(seconds=within)
+        return cls(target, at, every, cron, time_zone)
+
+    def arguments(self) -> dict[str, Any]:
+        """For ``JetStream.schedule``."""
+        return {
+            "target": self.target,
+            "at": self.at,
+            "every": self.every,
+            "cron": self.cron,
+            "time_zone": self.time_zone,
+        }
+
+    def when(self) -> str:
+        """In words."""
+        if self.at is not None:
+            return (
+                f"at {self.at.astimezone(UTC).isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+            )
+        if self.every:
+            return f"every {self.every:g} s"
+        return f"by {self.cron!r}{f' in {self.time_zone}' if self.time_zone else ''}"
+
 
 _NOT_ALLOWED: Final = Errors.BATCH_DISABLED.err_code
 

@@ -1,4 +1,4 @@
-"""``headrace sub SUBJECT …``."""
+"""``headrace sub``, ``headrace consumer sub`` and ``next``: messages as they come, or as they are taken."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ import click
 
 from ...api.consumers import ConsumerConfig
 from ...api.times import format_time
+from ...client.jetstream.receiving.pull import PriorityOptions
 from ...errors import HeadraceError
 from ...files import opened
 from ...quantities import counted
-from ..shared.arrivals import Arrivals
 from ..shared.errors import Failure
-from ..shared.messages import document, text, time_of
+from ..shared.messages import Arrivals, document, text, time_of
+from ..shared.names import CONSUMER, STREAM
 from ..shared.output import printable
 from ..shared.units import DURATION, MOMENT
 from ..shared.verbs import Session, online
 
 if TYPE_CHECKING:
-    from ...client import JetStreamMessage, Message
+    from ...client import Consumer, JetStreamMessage, Message
 
 
 class Show:
@@ -180,7 +181,6 @@ async def sub(
             raise Failure(
                 "--durable goes with --stream, and says itself what it reads and from where"
             )
-        from ..consumer.subscribe import show_each
 
         found = await session.js.consumer(stream, durable)
         session.output.note(f"reading with consumer {durable} of stream {stream}; Ctrl-C ends it")
@@ -266,3 +266,165 @@ def start_of(starts: dict[str, Any]) -> dict[str, Any]:
         if starts[name]:
             return {"deliver_policy": name}
     return {"deliver_policy": "all"}
+
+
+_AT_ONCE = 100  # what was pulled and not shown when it ends comes again, so not many
+_PULL_S = 30.0
+
+
+@online(
+    STREAM,
+    CONSUMER,
+    click.option(
+        "--count", type=click.IntRange(1), default=None, help="end after this many messages"
+    ),
+    click.option("--wait", type=DURATION, default=None, help="end when so long none came"),
+    click.option("--ack/--no-ack", default=True, help="acknowledge what was shown (yes)"),
+    click.option("--group", metavar="NAME", default="", help="as a client of this priority group"),
+    click.option("-r", "--raw", is_flag=True, help="payloads alone"),
+    name="sub",
+)
+async def consumer_sub(
+    session: Session,
+    stream: str,
+    consumer: str,
+    count: int | None,
+    wait: float | None,
+    ack: bool,
+    group: str,
+    raw: bool,
+) -> None:
+    """Show the messages of a consumer as they come, and acknowledge them, until Ctrl-C.
+
+    \b
+    headrace consumer sub ORDERS billing
+    headrace consumer sub ORDERS billing --no-ack --count 3     they come again
+
+    It pulls, or listens where the consumer pushes. Others who read with the same consumer get the rest.
+    """
+    found = await session.js.consumer(stream, consumer)
+    session.output.note(f"reading with consumer {consumer} of stream {stream}; Ctrl-C ends it")
+    await show_each(session, found, Show(session, raw=raw), count, wait, ack=ack, group=group)
+
+
+async def show_each(
+    session: Session,
+    consumer: Consumer,
+    show: Show,
+    count: int | None,
+    wait: float | None,
+    *,
+    ack: bool,
+    group: str = "",
+) -> None:
+    """Show up to ``count`` messages, until none comes for ``wait`` seconds, and acknowledge each."""
+    config = (consumer.cached_info or await consumer.info()).config
+    if config.deliver_subject:
+        coming = _pushed(consumer, count, wait)
+    else:
+        coming = _pulled(consumer, count, wait, group)
+    async with aclosing(coming) as messages:
+        async for message in messages:
+            show.stored(message)
+            if ack and config.ack_policy != "none":
+                message.ack()
+    await session.connection.flush()
+
+
+async def _pulled(
+    consumer: Consumer, count: int | None, wait: float | None, group: str
+) -> AsyncGenerator[JetStreamMessage, None]:
+    priority: PriorityOptions = {"group": group} if group else {}
+    left = count
+    while left is None or left > 0:
+        size = _AT_ONCE if left is None else min(left, _AT_ONCE)
+        batch = await consumer.fetch(size, max_wait=wait or _PULL_S, **priority)
+        if not batch and wait is not None:
+            return
+        left = None if left is None else left - len(batch)
+        for message in batch:
+            yield message
+
+
+async def _pushed(
+    consumer: Consumer, count: int | None, wait: float | None
+) -> AsyncGenerator[JetStreamMessage, None]:
+    left = count
+    async with await consumer.listen() as messages:
+        while left is None or left > 0:
+            try:
+                async with asyncio.timeout(wait):
+                    message = await anext(messages)
+            except (TimeoutError, StopAsyncIteration):
+                return
+            left = None if left is None else left - 1
+            yield message
+
+
+_PULL_MAX = 1000
+
+
+@online(
+    STREAM,
+    CONSUMER,
+    click.option("--count", type=click.IntRange(1), default=1, help="how many to take (1)"),
+    click.option("--wait", type=DURATION, default=None, help="wait so long for them (--timeout)"),
+    click.option("--ack/--no-ack", default=True, help="acknowledge what was shown (yes)"),
+    click.option("--nak", is_flag=True, help="have them delivered again"),
+    click.option("--term", is_flag=True, help="have them never delivered again"),
+    click.option("--group", metavar="NAME", default="", help="as a client of this priority group"),
+    click.option("-r", "--raw", is_flag=True, help="payloads alone"),
+    name="next",
+)
+async def take(
+    session: Session,
+    stream: str,
+    consumer: str,
+    count: int,
+    wait: float | None,
+    ack: bool,
+    nak: bool,
+    term: bool,
+    group: str,
+    raw: bool,
+) -> int:
+    """Take messages of a pull consumer, show them, and acknowledge them.
+
+    \b
+    headrace consumer next ORDERS billing --count 10
+    headrace consumer next ORDERS billing --no-ack     they come again when the ack wait is over
+
+    The status is 1 if no message came.
+    """
+    if nak and term:
+        raise Failure("give one of --nak and --term")
+    found = await session.js.consumer(stream, consumer)
+    if found.cached_info is not None and found.cached_info.config.deliver_subject:
+        subject = found.cached_info.config.deliver_subject
+        raise Failure(
+            f"consumer {consumer} pushes to {subject}; there is nothing to pull",
+            f"headrace sub {subject}    shows what it pushes",
+        )
+    show = Show(session, raw=raw)
+    shown = 0
+    priority: PriorityOptions = {"group": group} if group else {}
+    seconds = session.where.timeout if wait is None else wait
+    while shown < count:
+        batch = await found.fetch(
+            min(count - shown, _PULL_MAX), max_wait=seconds, eager=True, **priority
+        )
+        if not batch:
+            break
+        for message in batch:
+            show.stored(message)
+            shown += 1
+            if nak:
+                message.nak()
+            elif term:
+                message.term()
+            elif ack:
+                message.ack()
+    await session.connection.flush()
+    if shown < count:
+        session.output.note(f"{shown or 'no'} message{'s' * (shown > 1)} within {seconds:g} s")
+    return 0 if shown else 1

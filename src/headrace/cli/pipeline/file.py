@@ -1,4 +1,4 @@
-"""What the verbs of ``headrace pipeline`` have in common: file, profile, and how problems are told."""
+"""The file of a pipeline: as every verb takes it, how its problems are told, and ``pipeline graph``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any, Final
 import click
 
 from ...pipeline.declaring.reading import read
-from ...pipeline.model import Declared
-from ...pipeline.problems import PipelineError, Problem, Unasked
+from ...pipeline.drawing import graph_of, mermaid_of, svg_of, tree_of
+from ...pipeline.model import Declared, PipelineError, Problem, Unasked
 from ..shared.errors import FAILED, UNREACHABLE
-from ..shared.output import Output
+from ..shared.output import Output, printable
+from ..shared.verbs import offline
 
 FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 PROFILE = click.option("--profile", default="", metavar="NAME", help="whose values take precedence")
@@ -52,3 +53,34 @@ def status_of_problems(problems: Sequence[Problem], mistaken: int = FAILED) -> i
     if not problems:
         return 0
     return UNREACHABLE if all(isinstance(each, Unasked) for each in problems) else mistaken
+
+
+@offline(
+    FILE,
+    PROFILE,
+    click.option(
+        "--as",
+        "form",
+        type=click.Choice(("tree", "mermaid", "svg")),
+        default="tree",
+        show_default=True,
+        help="the picture",
+    ),
+)
+def graph(output: Output, file: Path, profile: str, form: str) -> int:
+    """Show how rows go from the sources of a pipeline's FILE to its sinks. No server is asked.
+
+    Mermaid is drawn by GitHub and many wikis; SVG goes to a file: --as svg > orders.svg.
+    """
+    declared = opened(output, file, profile)
+    if declared is None:
+        return FAILED
+    found = graph_of(declared)
+    if form == "svg":
+        text = svg_of(found)
+    elif form == "mermaid":
+        text = mermaid_of(found)
+    else:
+        text = "\n".join(map(printable, tree_of(found)))
+    output.show(found.document(), text.rstrip("\n"))
+    return 0

@@ -10,12 +10,11 @@ from typing import Final
 
 import click
 
-from ...pipeline.scaffold import draft as drafts
-from ...pipeline.scaffold.draft import Draft
-from ...pipeline.scaffold.look import fields_in
+from ...pipeline import scaffold as drafts
+from ...pipeline.scaffold import Draft, fields_in
+from ..shared.asking import read_line
 from ..shared.errors import USAGE, Failure
 from ..shared.output import Output
-from ..shared.typed import read_line
 from ..shared.verbs import offline
 from .file import FILE
 

@@ -1,37 +1,57 @@
-"""``headrace pipeline run | once | replay``: what starts Spark."""
+"""Runs the command once more in the place of this process, whose Java was lost.
+
+Python objects all over the process, also those of users' modules, are handles of that Java. So nothing of it
+is used again: number, output and parent stay, everything else is new.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from ...errors import HeadraceError
 from ...pipeline import resets
 from ...pipeline.checking.refusals import refusals
-from ...pipeline.checking.servers import check
+from ...pipeline.checking.sources_and_sinks import check
 from ...pipeline.checkpoints.checkpoint import exclusively
 from ...pipeline.declaring.reading import read
-from ...pipeline.model import Consent
-from ...pipeline.problems import PipelineError, Problem
+from ...pipeline.failures.supervising import VARIABLE, JavaLost
+from ...pipeline.model import Consent, PipelineError, Problem
 from ...pipeline.status.meter import Meter
-from ...pipeline.status.notes import this_process
+from ...pipeline.status.notes import Presence, this_process
 from ...pipeline.status.publishing import Publisher
 from ...pipeline.status.recorder import Recorder, told
-from ...pipeline.status.standbys import Presence
 from .. import INTERRUPTED
 from ..shared.output import Output
 from ..shared.verbs import offline
 from .file import FILE, MISTAKEN, PROFILE, opened, status_of_problems, tell_problems
-from .restart_process import begin_anew
 
 if TYPE_CHECKING:
     from ...pipeline.running.runner import Ended
+
+
+def begin_anew(lost: JavaLost, environment: Mapping[str, str]) -> NoReturn:
+    """Begin it. ``environment``: as it was before a session added its own to it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _bury_children()
+    given = {**environment, VARIABLE: str(lost)}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], given)  # noqa: S606
+
+
+def _bury_children() -> None:
+    """Those that have ended would stay in the list of processes: nobody asks for them any more."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
 
 
 AGAIN = click.option(

@@ -1,10 +1,12 @@
-"""``headrace pipeline status``: how each query is, for people and for programs."""
+"""``headrace pipeline status`` and ``explain``: how each query is, and what it reads."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from ...pipeline.checking.explaining import Reads
+from ...pipeline.checking.explaining import explain as reads_of
 from ...pipeline.status.status import QueryStatus, rfc3339, status_of
 from ..shared.output import Output, Table
 from ..shared.verbs import offline
@@ -115,3 +117,55 @@ def _time(found: list[QueryStatus]) -> Table:
         if each.totals.watermark:
             table.add(each.query, each.totals.watermark, _number(each.totals.late))
     return table
+
+
+@offline(FILE, PROFILE)
+def explain(output: Output, file: Path, profile: str) -> int:
+    """Show what each query of a pipeline reads: sequences from where to where, subjects, markers, how much.
+
+    It asks the checkpoints and the servers; no Spark is started, and nothing is changed. Conditions of the
+    SQL are not in it: Spark applies them to the rows that were read.
+    """
+    declared = opened(output, file, profile)
+    if declared is None:
+        return 1
+    found = list(reads_of(declared))
+    table = Table(
+        (
+            "QUERY",
+            "SOURCE",
+            "STREAM",
+            "FIRST",
+            "LAST",
+            "MESSAGES",
+            "BEGINS",
+            "SUBJECTS",
+            "MARKERS",
+            "A BATCH",
+        ),
+        right=frozenset(("FIRST", "LAST", "MESSAGES")),
+    )
+    for each in found:
+        table.add(*_query_row(each))
+    notes = [f"{each.query}, {each.stream}: {each.error}" for each in found if each.error]
+    output.show([each.document() for each in found], table, *notes)
+    return 0
+
+
+def _query_row(each: Reads) -> tuple[str, ...]:
+    return (
+        each.query,
+        each.source,
+        each.stream,
+        _count_text(each.first),
+        _count_text(each.last),
+        _count_text(each.messages),
+        each.because or "–",
+        ", ".join(each.subjects) or "all",
+        "rows, too" if each.markers else "left out",
+        f"at most {each.at_a_time}" if each.at_a_time else "all there is",
+    )
+
+
+def _count_text(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"

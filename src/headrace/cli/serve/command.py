@@ -1,4 +1,8 @@
-"""Make a broker of flags and files, run it, and stop it when a signal says so."""
+"""The flags of nats-server, in any spelling, and those that have no effect here.
+
+nats-server reads flags with one dash or two (``-port``, ``--p``), takes values after ``=``, and switches
+with ``=true`` or ``=false``. ``spell`` turns all of these into what our parser accepts.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,18 +22,186 @@ from ..._version import __version__
 from ...broker.core.options import COMPATIBLE_VERSION
 from ...broker.server import Broker, BrokerOptions
 from ...broker.server.machine import raise_limit
-from ...errors import HeadraceError
+from ...errors import ConfigurationError, HeadraceError
+from ...files import SHARED, write_whole
 from .. import NATS_SERVER, loop_factory, program_name
-from ..shared.collector import tune_collector
-from ..shared.notify import tell_manager
-from .config import add_flags, broker_options, given_flags, read_file
-from .files import told_by_files
-from .flags import add_ignored_flags, ignored_flags, spell
+from ..shared.process import tell_manager, tune_collector
+from .config import FileSettings, add_flags, broker_options, given_flags, read_file
 from .log import reopen_log, set_up_logging
-from .settings import FileSettings
-from .signal import send_signal
 
 __all__ = ["add_arguments", "run", "spell"]
+
+
+_IGNORED: Final = (
+    "cluster", "cluster_advertise", "cluster_listen", "cluster_name", "connect_retries",
+    "no_advertise", "routes", "client_advertise", "log_size_limit", "profile",
+    "r", "remote_syslog",
+)  # fmt: skip
+_IGNORED_SWITCHES: Final = ("s", "syslog")
+_ON: Final = frozenset(("true", "t", "1"))
+_OFF: Final = frozenset(("false", "f", "0"))
+_DEST: Final = "ignored_flags"
+
+
+def add_ignored_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that only cost a convenience here; each causes a warning if it is given."""
+    for name in _IGNORED:
+        parser.add_argument(_long(name), dest=_DEST, action=_Ignored, help=argparse.SUPPRESS)
+    for name in _IGNORED_SWITCHES:
+        parser.add_argument(
+            _long(name), dest=_DEST, action=_Ignored, nargs=0, help=argparse.SUPPRESS
+        )
+
+
+def ignored_flags(args: argparse.Namespace) -> list[str]:
+    """A warning for each of them that was given."""
+    return [f"{flag}: not supported, ignored" for flag in getattr(args, _DEST, None) or ()]
+
+
+class _Ignored(argparse.Action):
+    """Remembers that the flag was given, but not its value."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        given = getattr(namespace, self.dest, None) or []
+        setattr(namespace, self.dest, [*given, option_string])
+
+
+def _long(name: str) -> str:
+    return f"-{name}" if len(name) == 1 else f"--{name}"
+
+
+def spell(arguments: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:
+    """The arguments as the parser accepts them; an unknown flag ends the process as the parser does."""
+    actions = {
+        flag.lstrip("-"): (flag, action)
+        for action in parser._actions
+        for flag in reversed(action.option_strings)
+    }
+    spelt: list[str] = []
+    awaiting = ""
+    for argument in arguments:
+        if awaiting:
+            spelt.append(f"{awaiting}={argument}")
+            awaiting = ""
+            continue
+        name, equals, value = argument.lstrip("-").partition("=")
+        found = actions.get(name) if argument.startswith("-") else None
+        if found is None:
+            if argument.startswith("-"):
+                from difflib import get_close_matches
+
+                near = get_close_matches(name, actions, 1) if len(name) > 2 else []
+                meant = (
+                    f"did you mean {actions[near[0]][0]}?"
+                    if near
+                    else "--help lists those there are"
+                )
+                parser.error(f"no flag {argument.partition('=')[0]}; {meant}")
+            spelt.append(argument)
+            continue
+        flag, action = found
+        if action.nargs != 0:
+            awaiting = "" if equals else flag
+            spelt += [f"{flag}={value}"] if equals else []
+        elif not equals or value.lower() in _ON:
+            spelt.append(flag)
+        elif value.lower() not in _OFF:
+            parser.error(f"{argument}: accepted after '=' are true and false")
+        elif f"off-{action.dest}" in actions:
+            spelt.append(f"--off-{action.dest}")
+    return [*spelt, awaiting] if awaiting else spelt
+
+
+@contextmanager
+def told_by_files(
+    broker: Broker, ports_directory: str | None, pid_file: str | None
+) -> Iterator[None]:
+    """The files exist while the broker runs. Raises ConfigurationError if they cannot be written."""
+    with ExitStack() as stack:
+        for path in (_write_pid(pid_file), _write_ports(broker, ports_directory)):
+            if path is not None:
+                stack.callback(path.unlink, missing_ok=True)
+        yield
+
+
+def _write_pid(name: str | None) -> Path | None:
+    return None if name is None else _write(Path(name), str(os.getpid()), "pid_file")
+
+
+def _write_ports(broker: Broker, directory: str | None) -> Path | None:
+    """``headrace_<pid>.ports``, for harnesses that let the server choose its ports.
+
+    If the program is called ``nats-server``, the file has the name that such a harness expects.
+    """
+    if directory is None:
+        return None
+    import json  # most starts need it not
+
+    document: dict[str, Any] = {"nats": [broker.client_url]}
+    if broker.monitor_url is not None:
+        document["monitoring"] = [broker.monitor_url]
+    if broker.websocket_url is not None:
+        document["websocket"] = [broker.websocket_url]
+    path = Path(directory) / f"{program_name()}_{os.getpid()}.ports"
+    return _write(path, json.dumps(document), "ports_file_dir")
+
+
+def _write(path: Path, text: str, setting: str) -> Path:
+    try:
+        write_whole(path, text, SHARED)
+    except OSError as error:
+        raise ConfigurationError(f"{setting}: cannot write {path}: {error.strerror}") from error
+    return path
+
+
+_SIGNALS: Final = {
+    "ldm": signal.SIGUSR2,
+    "stop": signal.SIGKILL,
+    "quit": signal.SIGINT,
+    "term": signal.SIGTERM,
+    "reopen": signal.SIGUSR1,
+    "reload": signal.SIGHUP,
+}
+
+
+def send_signal(request: str) -> None:
+    """Send the signal in ``<signal>=<pid>`` or ``<signal>=<file with the pid>``.
+
+    Raises ConfigurationError for an unknown signal, and for a process that is not named or does not exist.
+    """
+    name, equals, target = request.partition("=")
+    if name not in _SIGNALS:
+        raise ConfigurationError(f"--signal: {name!r}; accepted are {', '.join(_SIGNALS)}")
+    if not equals or not target:
+        raise ConfigurationError(
+            f"--signal: whom to tell is missing; accepted is {name}=<pid> or {name}=<pid file>"
+        )
+    pid = _pid(target)
+    try:
+        os.kill(pid, _SIGNALS[name])
+    except OSError as error:
+        raise ConfigurationError(f"--signal: process {pid}: {error.strerror}") from error
+
+
+def _pid(target: str) -> int:
+    text = target
+    if not target.isdecimal():
+        try:
+            text = Path(target).read_text(encoding="ascii").strip()
+        except OSError as error:
+            raise ConfigurationError(f"--signal: {target}: {error.strerror}") from error
+        except UnicodeDecodeError:
+            text = ""
+    if not text.isdecimal() or int(text) <= 1:
+        raise ConfigurationError(f"--signal: {target}: no process id, nor a file that has one")
+    return int(text)
+
 
 logger = logging.getLogger("headrace.serve")
 

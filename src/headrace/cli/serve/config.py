@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 from ... import limits
 from ...broker.core.auth.authentication import User
@@ -19,7 +21,9 @@ from ...broker.server.config.options import BrokerOptions, TlsOptions, WebSocket
 from ...documents import DocumentError, parse_toml
 from ...errors import ConfigurationError
 from .log import FORMATS
-from .settings import FileSettings
+
+if TYPE_CHECKING:
+    from ...broker.server.config.syntax import ConfigValue
 
 PORT_DEFAULT: Final = 4222
 
@@ -195,6 +199,26 @@ SETTINGS: Final = (
     Setting("lame_duck_duration", _seconds, "seconds clients have to reconnect elsewhere after SIGUSR2 (2)"),
 )
 # fmt: on
+
+
+class FileSettings(msgspec.Struct):
+    """Settings by their key in ``config.SETTINGS``, and warnings for the operator.
+
+    ``assumed`` has a warning by the key of a setting that the file leaves open and a flag may set.
+    """
+
+    values: dict[str, Any] = msgspec.field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
+    assumed: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def put(self, key: str, value: object) -> None:
+        """Set it, unless the file does not say."""
+        if value is not None:
+            self.values[key] = value
+
+    def warn_of(self, name: str, value: ConfigValue, what: str = "not supported, ignored") -> None:
+        """Tell the operator about a setting, and where it stands."""
+        self.warnings.append(f"{value.place}: {name}: {what}")
 
 
 def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:

@@ -22,7 +22,7 @@ from ...broker.server.config.accounts import (
 from ...broker.server.config.fields import Fields, read_websocket, refuse
 from ...broker.server.config.syntax import ConfigMap, ConfigPlace, ConfigValue, parse_config
 from ...errors import ConfigurationError
-from .settings import FileSettings
+from .config import FileSettings
 
 _HARMLESS: Final = frozenset({
     "write_deadline", "log_size_limit", "logfile_size_limit",

@@ -14,20 +14,24 @@ import click
 from ...errors import HeadraceError
 from ...findings.finding import Findings
 from ...quantities import counted
+from ..commands import CommandEntry
 from ..shared.connection_options import connection_options, given_above, where
 from ..shared.errors import Failure
-from ..shared.lazy import LazyGroup, Verb
 from ..shared.output import Output, json_text
 from ..shared.units import DURATION
-from ..shared.verbs import Declare, Session, command_of, connected, own_values, run_loop
+from ..shared.verbs import Declare, LazyGroup, Session, command_of, connected, own_values, run_loop
 from .pages import MONITOR
 
 check = LazyGroup(
     "check",
     {
-        "connection": Verb("that the server answers, and how fast", "server.check:connection"),
-        "jetstream": Verb("how full the account is", "server.check:jetstream"),
-        "findings": Verb("that nothing stands still, as doctor judges it", "server.check:findings"),
+        "connection": CommandEntry(
+            "that the server answers, and how fast", "server.check:connection"
+        ),
+        "jetstream": CommandEntry("how full the account is", "server.check:jetstream"),
+        "findings": CommandEntry(
+            "that nothing stands still, as doctor judges it", "server.check:findings"
+        ),
     },
     "Checks for monitoring systems. Status: 0 fine, 1 warning, 2 critical.",
 )
@@ -240,7 +244,7 @@ async def findings(session: Session, verdict: Verdict, monitor: str) -> None:
     What `headrace doctor` finds at the server: its problems are critical, and what is worth knowing is a
     warning.
     """
-    from ..doctor.server import look_at
+    from ..doctor import look_at
 
     found = Findings()
     await look_at(found, session, monitor)

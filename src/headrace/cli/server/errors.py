@@ -7,10 +7,10 @@ import re
 import click
 
 from ...api.errors import Errors, ErrorSpec
+from ..commands import CommandEntry
 from ..shared.errors import STEPS, Failure
-from ..shared.lazy import LazyGroup, Verb
 from ..shared.output import Output, Sheet, Table
-from ..shared.verbs import offline
+from ..shared.verbs import LazyGroup, offline
 
 
 def _table() -> list[ErrorSpec]:
@@ -58,8 +58,10 @@ def lookup(output: Output, number: int) -> None:
 errors = LazyGroup(
     "errors",
     {
-        "ls": Verb("list them", ls, ("list",)),
-        "lookup": Verb("what a number means, and what helps", lookup, ("get", "find", "show")),
+        "ls": CommandEntry("list them", ls, ("list",)),
+        "lookup": CommandEntry(
+            "what a number means, and what helps", lookup, ("get", "find", "show")
+        ),
     },
     "What the numbers of JetStream's errors mean.",
 )

@@ -1,22 +1,27 @@
-"""A message for people and for programs; headers and payloads as they are typed."""
+"""Messages for people and for programs, in the order in which they come; headers and payloads as typed."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
 import re
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ...client.nuid import Nuid
 from ...wire.headers import Headers
+from .asking import read_all
 from .errors import Failure
 from .output import printable
-from .typed import read_all
+
+if TYPE_CHECKING:
+    from ...client import Message
+
 
 HEADER: Final = click.option(
     "-H", "--header", "header", multiple=True, metavar="NAME:VALUE", help="repeatable"
@@ -113,3 +118,33 @@ def fill_in(template: str, count: int = 1, request: str = "", line: str = "") ->
         return known[name]() if name in known and not numbers else found[0]
 
     return _FIELD.sub(value, template)
+
+
+MESSAGES_MAX: Final = 100_000
+
+
+class Arrivals:
+    """Hand ``put`` to each subscription as its callback, and iterate.
+
+    Up to ``MESSAGES_MAX`` wait to be shown; what comes beyond that is dropped.
+
+    Attributes:
+        dropped: how many were.
+    """
+
+    def __init__(self, most: int = MESSAGES_MAX) -> None:
+        self.dropped = 0
+        self._queue: asyncio.Queue[Message] = asyncio.Queue(most)
+
+    def put(self, message: Message) -> None:
+        """One has come."""
+        try:
+            self._queue.put_nowait(message)
+        except asyncio.QueueFull:
+            self.dropped += 1
+
+    def __aiter__(self) -> Arrivals:
+        return self
+
+    async def __anext__(self) -> Message:
+        return await self._queue.get()

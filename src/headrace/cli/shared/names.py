@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ...errors import HeadraceError
+from ...errors import HeadraceError, JetStreamApiError
 from .connection_options import given_above, where
+from .errors import Failure
 from .output import Output
 from .verbs import Declare, connected
 
@@ -72,3 +74,48 @@ BUCKET: Final[Declare] = click.argument("bucket", shell_complete=BUCKETS)
 OBJECTS: Final[Declare] = click.argument(
     "bucket", shell_complete=_completing(lambda js, given: js.object_stores())
 )
+
+
+_NO_CONSUMER: Final = 10014
+_NO_STREAM: Final = 10059
+_SHOWN: Final = 5
+
+
+async def tell_nearest(js: JetStream, given: Mapping[str, Any], error: JetStreamApiError) -> None:
+    """Raises Failure with the nearest names, if ``error`` says that something is not there."""
+    if error.err_code == _NO_CONSUMER and given.get("stream") and given.get("consumer"):
+        stream, name = given["stream"], given["consumer"]
+        known = [name async for name in js.consumer_names(stream)]
+        where = f" of stream {stream!r}"
+        command = f"headrace consumer create {stream} {name}"
+        raise _failure("consumer", name, known, where, command) from error
+    if error.err_code != _NO_STREAM:
+        return
+    above = click.get_current_context().parent
+    kind = "object" if above is not None and above.command.name == "object" else "kv"
+    buckets = js.object_stores() if kind == "object" else js.key_values()
+    for what, listed in (
+        ("bucket", [name async for name in buckets]),
+        (
+            "stream",
+            [n async for n in js.stream_names() if not n.startswith(("KV_", "OBJ_"))],
+        ),
+    ):
+        name = given.get(what)
+        if isinstance(name, str) and name and name not in listed:
+            command = f"headrace {kind} add" if what == "bucket" else "headrace stream create"
+            raise _failure(what, name, listed, "", f"{command} {name}") from error
+
+
+def _failure(what: str, name: str, known: list[str], where: str, command: str) -> Failure:
+    near = get_close_matches(name, known, 1)
+    if near:
+        return Failure(f"there is no {what} {name!r}{where}; did you mean {near[0]!r}?")
+    if not known:
+        return Failure(
+            f"there is no {what} {name!r}{where}, nor any other", f"{command}    creates it"
+        )
+    more = ", …" if len(known) > _SHOWN else ""
+    return Failure(
+        f"there is no {what} {name!r}{where}; there are: {', '.join(sorted(known)[:_SHOWN])}{more}"
+    )

@@ -7,14 +7,22 @@ On a terminal tables are drawn by rich and fit its width; elsewhere they are pla
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from ...files import write_whole
+from .errors import Failure
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from ...client import TransferProgress
+
 
 _BETWEEN: Final = 3  # what rich draws beside a column, at most
 _NARROWEST: Final = 8
@@ -291,3 +299,67 @@ def printable(text: str) -> str:
 
 def _is_plain(text: str) -> bool:
     return text.isprintable() or text.replace("\n", "").isprintable()
+
+
+Advance = Callable[[int], None]
+
+
+def telling(advance: Advance) -> Callable[[TransferProgress], None]:
+    """What ``progress`` of a call of the client takes, to advance a bar."""
+    shown = 0
+
+    def tell(now: TransferProgress) -> None:
+        nonlocal shown
+        advance(now.nbytes - shown)
+        shown = now.nbytes
+
+    return tell
+
+
+@contextmanager
+def progress(
+    output: Output, label: str, total: int | None, *, of_bytes: bool = False, wanted: bool = True
+) -> Iterator[Advance]:
+    """Yields a function that is called with how much more is done.
+
+    Args:
+        output: nothing is drawn for programs.
+        label: in front of the bar.
+        total: how much there is; None if nobody knows.
+        of_bytes: whether it is counted in bytes.
+        wanted: whether there is to be a bar at all.
+    """
+    console = terminal(stderr=True) if output.is_text and wanted else None
+    if console is None:
+        yield lambda count: None
+        return
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (DownloadColumn(), TransferSpeedColumn()) if of_bytes else (MofNCompleteColumn(),)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that nobody else can read, in one step. Raises Failure."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(path, text)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from None

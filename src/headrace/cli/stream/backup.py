@@ -1,10 +1,11 @@
-"""``headrace stream backup`` and ``headrace stream restore``."""
+"""``headrace stream backup`` and ``restore``."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,13 +13,33 @@ from ...api.base import to_wire
 from ...api.streams import StreamConfig, StreamInfo
 from ...client import Backup, read_backup
 from ...errors import ConfigurationError, HeadraceError
+from ...files import writing
+from ...snapshots.archive import Unpacker
+from ...snapshots.packing import FilesPacker
 from ..shared.asking import may_go_on
 from ..shared.configuration import config_file, replaced
 from ..shared.errors import Failure
-from ..shared.progress import progress, telling
+from ..shared.output import progress, telling
 from ..shared.units import bytes_text, counted
 from ..shared.verbs import Session, online
-from .older import as_older
+
+_CHUNK: Final = 1 << 20
+
+
+def as_older(directory: Path) -> None:
+    """Replace the backup in a directory. Raises SnapshotFormatError, OSError; it is as it was then."""
+    backup = read_backup(directory)
+    path = directory / "stream.tar.s2"
+    unpacker = Unpacker(backup.config.name)
+    packer = FilesPacker(backup.about["config"], time.time_ns())
+    with path.open("rb") as source, writing(path) as target:
+        while chunk := source.read(_CHUNK):
+            unpacker.feed(chunk)
+            while (found := unpacker.step()) is not None:
+                for content in found:
+                    target.writelines(packer.add(content))
+        unpacker.finish()
+
 
 _NAMED_MAX = 5
 

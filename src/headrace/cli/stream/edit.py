@@ -1,25 +1,170 @@
-"""``headrace stream create`` and ``headrace stream edit``."""
+"""``headrace stream create``, ``edit``, ``rm``, ``purge``, ``rmm`` and ``seal``."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from ...api.base import to_wire
-from ...api.streams import StreamConfig
+from ...api.streams import (
+    ConsumerLimits,
+    Placement,
+    Republish,
+    StreamConfig,
+    StreamSource,
+    SubjectTransformConfig,
+)
 from ...client.jetstream.removals import loss_of
 from ...errors import StreamExistsError
 from ..shared.asking import may_go_on
-from ..shared.configuration import config_file, differences, replaced, shown
-from ..shared.editor import INTERACTIVE, edited
+from ..shared.configuration import (
+    INTERACTIVE,
+    config_file,
+    differences,
+    edited,
+    key_values,
+    replaced,
+    shown,
+)
 from ..shared.errors import Failure
 from ..shared.names import STREAM
-from ..shared.verbs import Session, online
+from ..shared.units import DURATION, SIZE, bytes_text, counted
+from ..shared.verbs import Declare, Session, online
 from .info import stream_sheet
-from .settings import SETTINGS, changes_of
+
+_STORAGE: Final = {"file": "file", "f": "file", "memory": "memory", "m": "memory"}
+_RETENTION: Final = {
+    "limits": "limits", "interest": "interest", "work": "workqueue", "workqueue": "workqueue",
+    "workq": "workqueue",
+}  # fmt: skip
+
+
+def _switch(name: str, text: str, nats: str = "") -> Declare:
+    """``--NAME`` and ``--no-NAME``; ``nats`` is what the ``nats`` tool calls it."""
+    spelt = [f"--{each}/--no-{each}" for each in (name, nats) if each]
+    return click.option(name.replace("-", "_"), *spelt, default=None, help=text)
+
+
+SETTINGS: Final[tuple[Declare, ...]] = (
+    click.option("--subjects", multiple=True, metavar="SUBJECT", help="repeatable, or with commas"),
+    click.option("--description", metavar="TEXT", default=None),
+    click.option("--storage", type=click.Choice(list(_STORAGE)), default=None, help="where (file)"),
+    click.option("--retention", type=click.Choice(list(_RETENTION)), default=None, help="(limits)"),
+    click.option("--discard", type=click.Choice(["old", "new"]), default=None, help="when full (old)"),
+    click.option("--max-age", type=DURATION, default=None, help="remove messages older than this"),
+    click.option("--max-bytes", type=SIZE, default=None, help="how many bytes it holds"),
+    click.option("--max-msgs", type=int, default=None, help="how many messages it holds"),
+    click.option("--max-msgs-per-subject", type=int, default=None, help="how many of each subject"),
+    click.option("--max-msg-size", type=SIZE, default=None, help="the largest message"),
+    click.option("--max-consumers", type=int, default=None),
+    click.option("--dupe-window", type=DURATION, default=None, help="how long message ids are remembered"),
+    click.option("--replicas", type=int, default=None, help="copies in a cluster"),
+    click.option("--compression", type=click.Choice(["none", "s2"]), default=None),
+    click.option("--first-sequence", type=int, default=None, help="of a new stream"),
+    click.option("--mirror", metavar="STREAM", default=None, help="copy this stream"),
+    click.option("--source", multiple=True, metavar="STREAM", help="collect from these; repeatable"),
+    click.option("--transform", metavar="FROM:TO", default=None, help="store under another subject"),
+    click.option("--republish", metavar="FROM:TO", default=None, help="publish again what is stored"),
+    # The nats tool's spellings of these two.
+    *(click.option(f"--{name}-{end}", metavar="SUBJECT", default=None, hidden=True)
+        for name in ("transform", "republish") for end in ("source", "destination")),
+    click.option("--republish-headers", is_flag=True, help="without the payloads"),
+    click.option("--subject-del-markers-ttl", type=DURATION, default=None,
+        help="mark subjects whose last message grew old, for so long"),
+    click.option("--limit-consumer-inactive", type=DURATION, default=None,
+        help="the longest inactive threshold of consumers"),
+    click.option("--limit-consumer-max-pending", type=int, default=None,
+        help="the most unacknowledged messages of a consumer"),
+    click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="repeatable"),
+    click.option("--cluster", metavar="NAME", default=None, help="where to place it"),
+    click.option("--tag", "--tags", "tag", multiple=True, metavar="TAG",
+        help="place it at servers with these tags"),
+    _switch("allow-direct", "direct get: many messages read at once, by any replica (no)"),
+    _switch("allow-rollup", "messages that replace all before them"),
+    _switch("allow-msg-ttl", "messages with a TTL"),
+    _switch("allow-counter", "counters"),
+    _switch("allow-schedules", "scheduled messages"),
+    _switch("allow-atomic", "atomic batches", "allow-batch"),
+    _switch("allow-batched", "fast batches", "allow-fast"),
+    click.option("--ack/--no-ack", default=None, help="confirm what is published (yes)"),
+    _switch("deny-delete", "messages cannot be deleted"),
+    _switch("deny-purge", "cannot be purged"),
+    _switch("discard-per-subject", "refuse new messages of a full subject"),
+    click.option("--config", "file", type=click.Path(dir_okay=False, path_type=Path), default=None,
+        metavar="FILE", help="a configuration in JSON, as `stream info --json` prints it"),
+)  # fmt: skip
+
+_FIELDS: Final = {
+    "description": "description", "max_age": "max_age", "max_bytes": "max_bytes", "max_msgs": "max_msgs",
+    "max_msgs_per_subject": "max_msgs_per_subject", "max_msg_size": "max_msg_size", "discard": "discard",
+    "max_consumers": "max_consumers", "dupe_window": "duplicate_window", "replicas": "num_replicas",
+    "compression": "compression", "first_sequence": "first_seq", "allow_direct": "allow_direct",
+    "allow_rollup": "allow_rollup_hdrs", "allow_msg_ttl": "allow_msg_ttl",
+    "allow_counter": "allow_msg_counter", "allow_schedules": "allow_msg_schedules",
+    "allow_atomic": "allow_atomic", "allow_batched": "allow_batched", "deny_delete": "deny_delete",
+    "deny_purge": "deny_purge", "discard_per_subject": "discard_new_per_subject",
+    "subject_del_markers_ttl": "subject_delete_marker_ttl",
+}  # fmt: skip
+"""The fields of a configuration by the option that sets them."""
+
+
+def changes_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that these options set. Raises Failure for what cannot be read."""
+    found = {field: given[name] for name, field in _FIELDS.items() if given[name] is not None}
+    if given["storage"]:
+        found["storage"] = _STORAGE[given["storage"]]
+    if given["retention"]:
+        found["retention"] = _RETENTION[given["retention"]]
+    subjects = [each for text in given["subjects"] for each in text.split(",") if each]
+    if subjects:
+        found["subjects"] = tuple(subjects)
+    if given["mirror"]:
+        found["mirror"] = StreamSource(name=given["mirror"])
+    if given["source"]:
+        found["sources"] = tuple(StreamSource(name=each) for each in given["source"])
+    pair = _pair("transform", given)
+    if pair is not None:
+        found["subject_transform"] = SubjectTransformConfig(src=pair[0], dest=pair[1])
+    pair = _pair("republish", given)
+    if pair is not None:
+        only = given["republish_headers"]
+        found["republish"] = Republish(src=pair[0], dest=pair[1], headers_only=only)
+    elif given["republish_headers"]:
+        raise Failure("--republish-headers needs --republish FROM:TO")
+    if given["ack"] is not None:
+        found["no_ack"] = not given["ack"]
+    limits = {
+        field: given[f"limit_consumer_{name}"]
+        for name, field in (("inactive", "inactive_threshold"), ("max_pending", "max_ack_pending"))
+        if given[f"limit_consumer_{name}"] is not None
+    }
+    if limits:
+        found["consumer_limits"] = ConsumerLimits(**limits)
+    if given["metadata"]:
+        found["metadata"] = key_values(given["metadata"])
+    if given["cluster"] or given["tag"]:
+        found["placement"] = Placement(cluster=given["cluster"] or "", tags=given["tag"])
+    return found
+
+
+def _pair(name: str, given: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Of ``--name FROM:TO``, or of ``--name-source FROM --name-destination TO``."""
+    text, src, dest = (given[key] for key in (name, f"{name}_source", f"{name}_destination"))
+    if src is not None or dest is not None:
+        if src is None or dest is None or text is not None:
+            raise Failure(f"give --{name} FROM:TO, or --{name}-source and --{name}-destination")
+        return src, dest
+    if text is None:
+        return None
+    src, colon, dest = text.partition(":")
+    if not colon or not dest:
+        raise Failure(
+            f"--{name} {text!r}: accepted is FROM:TO, such as 'orders.*:copy.{{{{wildcard(1)}}}}'"
+        )
+    return src, dest
 
 
 @online(
@@ -108,3 +253,70 @@ async def edit(
     if may_go_on(session.output, f"change stream {stream} so{loss.text}", loss.document):
         info = await found.update(after)
         session.output.show(to_wire(info), stream_sheet(info))
+
+
+@online(STREAM, destroys=True)
+async def rm(session: Session, stream: str) -> None:
+    """Delete a stream with all its messages and consumers."""
+    info = await (await session.js.stream(stream)).info()
+    state = info.state
+    what = (
+        f"delete stream {stream} with {counted(state.messages, 'message')} "
+        f"({bytes_text(state.bytes)}) and {counted(state.consumer_count, 'consumer')}"
+    )
+    if may_go_on(session.output, what):
+        await session.js.delete_stream(stream)
+        session.output.show({"deleted": stream}, f"deleted stream {stream}")
+
+
+@online(
+    STREAM,
+    click.option("--subject", metavar="PATTERN", default="", help="only those of these subjects"),
+    click.option(
+        "--seq", type=click.IntRange(1), default=None, help="only those below this sequence"
+    ),
+    click.option(
+        "--keep", type=click.IntRange(0), default=None, help="how many of the newest to keep"
+    ),
+    destroys=True,
+)
+async def purge(
+    session: Session, stream: str, subject: str, seq: int | None, keep: int | None
+) -> None:
+    """Remove messages of a stream: all, those of a subject, or the older ones."""
+    found = await session.js.stream(stream)
+    info = await found.info(subjects=subject)
+    count = sum(info.state.subjects.values()) if subject else info.state.messages
+    what = f"remove messages of stream {stream}"
+    what += f" with subject {subject}" if subject else ""
+    what += f", below sequence {seq:,}" if seq else ""
+    what += f", but the newest {keep:,}" if keep else ""
+    if not (seq or keep):
+        what = what.replace("messages", counted(count, "message"), 1)
+    if may_go_on(session.output, what):
+        purged = await found.purge(subject=subject, below=seq or 0, keep=keep or 0)
+        session.output.show(
+            {"stream": stream, "purged": purged},
+            f"removed {counted(purged, 'message')} of stream {stream}",
+        )
+
+
+@online(STREAM, click.argument("sequence", metavar="ID", type=click.IntRange(1)), destroys=True)
+async def rmm(session: Session, stream: str, sequence: int) -> None:
+    """Remove one message; its bytes are overwritten."""
+    found = await session.js.stream(stream)
+    message = await found.get_message(sequence)
+    what = f"remove message {sequence:,} of stream {stream} ({message.subject})"
+    if may_go_on(session.output, what):
+        await found.delete_message(sequence)
+        document = {"stream": stream, "removed": sequence}
+        session.output.show(document, f"removed message {sequence:,} of stream {stream}")
+
+
+@online(STREAM, destroys=True)
+async def seal(session: Session, stream: str) -> None:
+    """Make a stream read-only; nothing opens it again."""
+    found = await session.js.stream(stream)
+    if may_go_on(session.output, f"seal stream {stream} for good"):
+        await found.update(sealed=True)
+        session.output.show({"sealed": stream}, f"sealed stream {stream}")

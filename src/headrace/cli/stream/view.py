@@ -11,11 +11,11 @@ import click
 from ...client import Stream, StreamMessage
 from ...client.jetstream.stored.stored_message import if_found, is_marker
 from ...errors import JetStreamApiError
+from ..shared.asking import read_line
 from ..shared.errors import Failure
 from ..shared.messages import document, text, time_of
 from ..shared.names import STREAM
-from ..shared.progress import progress
-from ..shared.typed import read_line
+from ..shared.output import progress
 from ..shared.units import MOMENT
 from ..shared.verbs import Session, online
 

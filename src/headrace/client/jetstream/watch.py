@@ -189,10 +189,11 @@ class Watch(Generic[T]):
 class _Listing:
     """How far a watch has come in what was there when it began, and whether it has seen all of it.
 
-    While nobody writes, the messages that were counted come, one a subject, and each says how many are
-    left. Whoever writes to a subject that has not come yet moves it behind others that count in its place.
-    So the listing goes on until nothing is pending, or for as many as are pending once those counted have
-    come, as it need not end while others write faster; and then asks which subjects it has not seen.
+    Messages come in stream order, the newest of each subject. Whoever writes to a subject that has not come
+    yet moves it behind others that count in its place, and a server's counts may be off by what is written
+    while they are made. So the listing goes on until nothing is pending, or for as many as are pending once
+    those counted have come, as it need not end while others write faster; and it is whole if the newest
+    message of all has come. If not, it asks which subjects it has not seen.
 
     Attributes:
         left: how many are to come.
@@ -202,8 +203,6 @@ class _Listing:
         self.left = pending
         self._stream = stream
         self._ordered = ordered
-        self._is_one_each = ordered._config.deliver_policy == "last_per_subject"
-        self._is_certain = True
         self._is_extended = False
         self._seen: set[str] = set()
         self._position = ordered._config.opt_start_seq - 1  # the sequence of the last one
@@ -213,30 +212,23 @@ class _Listing:
         if self.left <= 0:
             return  # of what changes: somebody iterates the watch, and never asked for the rest of the list
         self.left -= 1
-        metadata, subject = message.metadata, message.subject
-        if self._is_one_each and (metadata.pending != self.left or subject in self._seen):
-            self._is_certain = False
-        self._seen.add(subject)
+        metadata = message.metadata
+        self._seen.add(message.subject)
         self._position = metadata.stream_seq
         if not metadata.pending:
             self.left = 0
-        elif not self.left:
-            if self._is_extended:
-                self._is_certain = False
-            else:
-                self.left, self._is_extended = metadata.pending, True
+        elif not self.left and not self._is_extended:
+            self.left, self._is_extended = metadata.pending, True
 
     def count_anew(self, taken: int) -> None:
         """There is another consumer, and not only the last revisions come from it: count what is there."""
         info = self._ordered.cached_info
-        self._is_certain = False
         if self.left > 0 and info is not None:
             there = info.num_pending + info.delivered.consumer_seq  # when it was made
             self.left = there - self._ordered._consumer_seq + taken
 
     def lower(self, pending: int) -> None:
         """The server says that so many are to come, and none has come for a while."""
-        self._is_certain = False
         self.left = min(self.left, pending)
 
     async def overlooked(self, report: Callable[[Exception], object]) -> list[StreamMessage]:
@@ -244,11 +236,13 @@ class _Listing:
 
         Waits for a server that cannot be reached. Raises JetStreamApiError: the stream is gone.
         """
-        if self._is_certain:
-            return []
         config = self._ordered._config
+        patterns = config.filter_subjects or (config.filter_subject or ">",)
+        newest = await asyncio.gather(*(self._newest(pattern, report) for pattern in patterns))
+        if all(each is None or each.sequence <= self._position for each in newest):
+            return []
         names: set[str] = set()
-        for pattern in config.filter_subjects or (config.filter_subject,):
+        for pattern in patterns:
             info = await until_reachable(partial(self._stream.info, subjects=pattern), report)
             names |= info.state.subjects.keys()
         unseen, found = sorted(names - self._seen), list[StreamMessage]()

@@ -1,4 +1,4 @@
-"""Whether a password is needed, giving it, and leaving."""
+"""What the console says of itself: who is logged in, and the newest look for scrapers at ``/metrics``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..._version import __version__
+from .. import metrics
 from ..answers import RefusedError, answer, body_of, text_of
-from ..logins import COOKIE, LOGIN_S, Logins, TooManyFailuresError
+from ..guard import COOKIE, LOGIN_S, Logins, TooManyFailuresError
 from ..servers import Servers
 from ..sources import Sources
 
@@ -68,8 +69,19 @@ async def log_out(sources: Sources, request: Request) -> Response:
     return response
 
 
+async def metrics_page(sources: Sources, request: Request) -> Any:
+    """The numbers of the newest look; asking does not look anew."""
+    del request
+    found = await sources.alerts.found()
+    text = metrics.prometheus(sources.watcher.console(sources.followers, found))
+    return Response(
+        text, headers={"cache-control": "no-store"}, media_type="text/plain; version=0.0.4"
+    )
+
+
 ROUTES: Final = (
     ("GET", "/api/session", look),
     ("POST", "/api/session", log_in),
     ("DELETE", "/api/session", log_out),
+    ("GET", "/metrics", metrics_page),
 )

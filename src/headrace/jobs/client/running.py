@@ -15,8 +15,8 @@ from contextlib import (
 )
 from typing import Any, Final, Literal
 
+from ...handling.threads import Threads
 from .calls import LeasedJob, Progress
-from .threads import Threads
 
 __all__ = ["Handler", "Hook", "JobCancelled", "RunningJob", "Turn", "is_async"]
 
@@ -122,16 +122,16 @@ class Turn:
             contextvars.copy_context().run, functools.partial(_plain, handler, hooks, job)
         )
         self.on_thread = True
-        ended = await threads.run(call)
+        result, error = await threads.run(functools.partial(_outcome, call))
         self.on_thread = False
-        if ended.error is not None:
-            return ended.error
+        if error is not None:
+            return error
         if self.over is not None:
-            if inspect.iscoroutine(ended.result):
-                ended.result.close()
+            if inspect.iscoroutine(result):
+                result.close()
             return None
         try:
-            await _finished(ended.result)
+            await _finished(result)
         except _NOT_OURS:
             raise
         except BaseException as error:
@@ -156,6 +156,14 @@ async def _awaited(
     except BaseException as error:
         return error
     return None
+
+
+def _outcome(call: Callable[[], object]) -> tuple[object, BaseException | None]:
+    """What it returns, or raises: SystemExit and its like end a job, not a worker."""
+    try:
+        return call(), None
+    except BaseException as error:
+        return None, error
 
 
 def _plain(handler: Handler, hooks: Sequence[Hook], job: RunningJob) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypedDict
 
 from ...errors import ConfigurationError
+from ...handling.threads import OwnThreads
 from .. import limits
 from ..errors import JobsError
 from . import tracing
@@ -20,7 +21,6 @@ from .aio import Queue
 from .calls import LeasedJob, Progress
 from .running import Handler, Hook, Over, Turn, is_async
 from .signals import stopped_by
-from .threads import Threads
 
 __all__ = ["Fail", "Worker", "WorkerOptions", "check_options", "parts_of"]
 
@@ -107,7 +107,7 @@ class Worker:
         self._is_async = is_async(handler)
         self._around = tuple(around)
         # For plain functions. The loop's own threads are few, and other code needs them.
-        self._threads = Threads()
+        self._threads = OwnThreads(concurrency, "job", waits=False)
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._wait_s = wait_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ...documents import read_json
 from ...errors import ConfigurationError, HeadraceError
@@ -12,11 +13,13 @@ from ...spark.loss import may_be_loss
 from ...spark.offsets import DataLossError, read_offsets, refusal, reset_of
 from ..checkpoints.checkpoint import checkpoint_of, read_end
 from ..graph import quarantined, sources_of
-from ..model import Declared, Sink, Source
+from ..model import Problem
 from ..options import JETSTREAM, source_options
-from ..problems import Problem
 from .failed_batch import NotSearchedError, in_order
-from .servers import CONNECT_S
+from .sources_and_sinks import CONNECT_S
+
+if TYPE_CHECKING:
+    from ..model import Declared, Sink, Source
 
 
 def gaps(declared: Declared) -> list[Problem]:

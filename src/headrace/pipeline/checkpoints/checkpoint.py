@@ -20,16 +20,19 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TextIO
 
 from ...documents import read_json
 from ...errors import ConfigurationError
 from ...files import SHARED, write_whole
-from ..model import Declared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..model import Declared
 
 _GENERATION: Final = re.compile(r"(\d{4,})(?:\.start\.json)?")
 _BATCH: Final = re.compile(r"\d+")
@@ -303,3 +306,43 @@ def load_json(file: Path) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise ConfigurationError(f"{file} is damaged: it is no table of JSON")
     return loaded
+
+
+class Skipped(NamedTuple):
+    """One message, by the source of the pipeline that reads it, and where its code failed."""
+
+    source: str
+    stream: str
+    sequence: int
+    subject: str
+    view: str
+    reason: str
+
+
+def file_of(generation: Generation) -> Path | None:
+    """Where they are kept; None below a URL, which is not written here."""
+    return None if "://" in generation.path else Path(f"{generation.path}.skipped.jsonl")
+
+
+def read_skipped(generation: Generation) -> list[Skipped]:
+    """What a query leaves out. Raises ConfigurationError: the file is damaged."""
+    file = file_of(generation)
+    if file is None or not file.is_file():
+        return []
+    try:
+        return [
+            Skipped(**read_json(line)) for line in file.read_text(encoding="utf-8").splitlines()
+        ]
+    except (ValueError, TypeError):
+        raise ConfigurationError(
+            f"{file} is damaged: each line names a message that the query leaves out"
+        ) from None
+
+
+def skip(generation: Generation, found: Skipped) -> None:
+    """Leave this message out from now on."""
+    file = file_of(generation)
+    assert file is not None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = dict.fromkeys([*read_skipped(generation), found])
+    write_whole(file, "".join(json.dumps(each._asdict()) + "\n" for each in lines), SHARED)

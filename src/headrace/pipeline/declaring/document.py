@@ -1,17 +1,22 @@
-"""A pipeline's file as a tree of plain values, with the line of each: TOML, or made by a Python file."""
+"""A pipeline as a tree of plain values, with the line of each: read from TOML, or made by calls in Python."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ... import toml_lines as lines
 from ...documents import DocumentError, parse_toml
-from ..problems import PipelineError, Place, Problem, did_you_mean
+from ..model import PipelineError, Place, Problem, did_you_mean
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ...toml_lines import Path as Keys
 
 _VARIABLE: Final = re.compile(r"\$(\$)?\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _VERBATIM: Final = frozenset({"sql", "check"})  # Spark has ${…} of its own
@@ -123,3 +128,94 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(before, dict) and isinstance(value, dict)
         merged[key] = _merge(before, value) if both else value  # type: ignore[arg-type]
     return merged
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Pipeline:
+    """What a pipeline's Python file makes, once.
+
+    Keywords are the keys of the file's tables. Nothing is run here: ``headrace pipeline run FILE`` does.
+
+    Args:
+        name: what it is called; checkpoints are kept under it.
+        settings: the keys of ``[pipeline]``, ``checkpoint`` among them.
+        spark: the table ``[spark]``.
+        lease: the table ``[lease]``.
+        metrics: the table ``[metrics]``.
+        profiles: tables that override, by name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        spark: Mapping[str, Any] | None = None,
+        lease: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        profiles: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        self._lines: dict[Keys, int] = {}
+        self._tree: dict[str, Any] = {"pipeline": {"name": name, **settings}}
+        tables = (("spark", spark), ("lease", lease), ("metrics", metrics), ("profiles", profiles))
+        for key, table in tables:
+            if table is not None:
+                self._tree[key] = dict(table)
+                self._lines[(key,)] = _caller_line()
+        self._lines[("pipeline",)] = _caller_line()
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self._tree['pipeline']['name']!r}>"
+
+    def source(self, name: str, **keys: Any) -> None:
+        """A source: the keys of ``[sources.<name>]``."""
+        self._add("sources", name, keys)
+
+    def sql(self, name: str, sql: str, **keys: Any) -> None:
+        """A view by SQL: the keys of ``[views.<name>]``; ``of`` stands for ``from``."""
+        self._add("views", name, {"sql": sql, **_with_from(keys)})
+
+    def view(self, function: F | None = None, **keys: Any) -> Any:
+        """A view by the decorated function, whose name it has; its parameters are what it uses."""
+        line = _caller_line()
+
+        def add(made: F) -> F:
+            self._add("views", made.__name__, {"python": made, **_with_from(keys)}, line)
+            return made
+
+        return add(function) if function is not None else add
+
+    def sink(self, name: str, of: str = "", **keys: Any) -> None:
+        """A sink: the keys of ``[sinks.<name>]``; ``of`` stands for ``from``."""
+        self._add("sinks", name, {"from": of, **keys})
+
+    def document(
+        self, file: Path, profile: str = "", environment: Mapping[str, str] | None = None
+    ) -> Document:
+        """What was declared, as a document."""
+        return Document(file, self._tree, self._lines, profile, environment)
+
+    def _add(self, kind: str, name: str, table: Mapping[str, Any], line: int = 0) -> None:
+        self._tree.setdefault(kind, {})[name] = dict(table)
+        line = line or _caller_line()
+        self._lines[(kind, name)] = line
+
+
+def _with_from(keys: Mapping[str, Any]) -> dict[str, Any]:
+    given = dict(keys)
+    if "of" in given:
+        of: str | Sequence[str] = given.pop("of")
+        given["from"] = of if isinstance(of, str) else list(of)
+    if "expect" in given:
+        given["expect"] = list(given["expect"])
+    return given
+
+
+def _caller_line() -> int:
+    """The line of the first frame outside this module."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename == __file__ and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_lineno

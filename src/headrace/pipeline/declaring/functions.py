@@ -6,15 +6,17 @@ import ast
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..model import Function
-from ..problems import PipelineError, Place, Problem, did_you_mean
+from ..model import Function, PipelineError, Place, Problem, did_you_mean
 from ..spark_errors import text_of
-from .document import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+    from .document import Document
 
 
 def find(given: str | Callable[..., Any], file: Path, place: Place) -> Function:
@@ -55,7 +57,7 @@ def read_python(
     file: Path, profile: str = "", environment: Mapping[str, str] | None = None
 ) -> Document:
     """Run a Python file that makes one ``Pipeline``. Raises PipelineError."""
-    from .builder import Pipeline
+    from .document import Pipeline
 
     try:
         module = load_module(file)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...spark.options.lag import parse_address
 from ...spark.options.source import ACCEPTED as SOURCE_OPTIONS
-from ...spark.options.values import RefusedError
+from ...spark.options.source import parse_address
+from ...spark.options.table import RefusedError
 from ...spark.sink.options import ACCEPTED as SINK_OPTIONS
-from ...toml_lines import Path
-from ..model import DEFAULT_RESTARTS, LEASE_SECONDS_MIN, NO_RESTARTS, RestartSettings
-from ..problems import Problem, did_you_mean
+from ..model import (
+    DEFAULT_RESTARTS,
+    LEASE_SECONDS_MIN,
+    NO_RESTARTS,
+    Problem,
+    RestartSettings,
+    did_you_mean,
+)
 from ..triggers import duration, parse_trigger
-from .document import Document
+
+if TYPE_CHECKING:
+    from ...toml_lines import Path
+    from .document import Document
 
 
 class _NotAcceptedError(ValueError):

@@ -1,9 +1,14 @@
-"""What kind of failure an error of Spark is: an accident, a server that is away, a mistake. Pure."""
+"""What kind of failure an error of Spark is (an accident, a server that is away, a mistake), what helps
+against it, and which message was to blame.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Final, Literal, NamedTuple
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 from ...errors import (
     AuthorizationError,
@@ -13,8 +18,54 @@ from ...errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
-from ..problems import PipelineError
+from ..model import PipelineError, Place
+from ..options import place_of_results
 from ..spark_errors import sentence_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..model import Declared, Sink
+
+
+@dataclass(frozen=True)
+class Poison:
+    """A message that code fails on.
+
+    Attributes:
+        source, stream, sequence, subject: which message.
+        view: the view that fails; "" for the source itself.
+        function: the function of the innermost frame of the user's code; "" for SQL.
+        place: file and line of that frame, or of the view.
+        cause: what it said.
+    """
+
+    source: str
+    stream: str
+    sequence: int
+    subject: str
+    view: str
+    function: str
+    place: Place
+    cause: str
+
+    def __str__(self) -> str:
+        where = f"view {self.view!r}" if self.view else f"source {self.source!r}"
+        if self.function:
+            where += f", function {self.function}"
+        return (
+            f"message {self.sequence} of stream {self.stream!r}, subject {self.subject!r}, fails in {where} "
+            f"({self.place}): {self.cause}"
+        )
+
+
+class Verdict(NamedTuple):
+    """What a search has found. ``why``: why it has found nothing."""
+
+    quarantined: tuple[Poison, ...] = ()
+    failed: Poison | None = None
+    why: str = ""
+
 
 Kind = Literal["away", "worker", "java", "mistake", "other"]
 """``away``: a server does not answer. ``worker``: a Python process of Spark was lost. ``java``: its Java was,
@@ -174,3 +225,41 @@ def _is_code(text: str, sentence: str) -> bool:
     of_worker = text.startswith("An exception was thrown from the Python worker:")
     is_traced = "Traceback (most recent call last)" in text
     return of_worker or is_traced or _ERROR_CLASS.search(text) is not None
+
+
+FULL_BYTES: Final = 16 * 1024 * 1024
+"""A disk with less than that free counts as full."""
+
+
+def remedy(
+    declared: Declared, sink: Sink, cause: Cause, free: Callable[[Path], int] | None = None
+) -> str:
+    """A clause to put behind the cause; "" where there is nothing to add.
+
+    Args:
+        free: the bytes that are free on the disk of a directory; default: asks the system.
+    """
+    if "onStreamReset=continue" in cause.text:
+        return f'in {declared.file}, among the options of its source: onStreamReset = "continue"'
+    if "new checkpoint" in cause.text or "headrace pipeline reset" in cause.text:
+        return f"the command: {declared.command('reset', '--query', sink.name, '--to', 'earliest')}"
+    if cause.text == "no space is left on the disk":
+        full = [str(each) for each in _places(declared, sink) if (free or _free)(each) < FULL_BYTES]
+        return f"full are: {', '.join(full)}" if full else ""
+    return ""
+
+
+def _places(declared: Declared, sink: Sink) -> list[Path]:
+    """The directories that a query writes to: its checkpoint, its results, and Spark's own."""
+    found = [declared.checkpoint_path] if declared.is_local_checkpoint else []
+    results = place_of_results(declared, sink, "")
+    if results and "://" not in results:
+        found.append(Path(results))
+    found.append(Path(declared.conf.get("spark.local.dir", "/tmp")))  # noqa: S108
+    return found
+
+
+def _free(folder: Path) -> int:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free

@@ -1,8 +1,7 @@
-"""Names the message that code fails on: its batch is read again by halves, and nothing is written."""
+"""The message that code fails on: its batch is read again by halves, and nothing is written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,25 +10,44 @@ from ...errors import HeadraceError
 from ...spark.links.control import Control
 from ...spark.links.link import Link
 from ...spark.links.outages import ServerPatience
-from ...spark.options.values import BadRule
-from ...spark.reading.message_gets import MessageGets
+from ...spark.options.table import BadRule
+from ...spark.reading.gets import MessageGets
 from ...spark.tasks.bad_messages import BadMessage, BadMessages
 from ..checking.failed_batch import NotSearchedError, Range, failed_batch
-from ..checkpoints.checkpoint import Generation
+from ..checkpoints.checkpoint import Skipped, read_skipped, skip
 from ..checkpoints.fingerprints import noted
-from ..checkpoints.skipped import Skipped, read_skipped, skip
 from ..graph import quarantined, upstream
-from ..model import Declared, Sink
+from ..model import Place
 from ..options import source_options
-from ..problems import Place
 from ..queries.frames import Frames
 from ..spark_errors import place_in_code
-from .causes import cause_of
-from .findings import Poison, Verdict
-from .halving import first_failing
+from .causes import Poison, Verdict, cause_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from ..checkpoints.checkpoint import Generation
+    from ..model import Declared, Sink
+
+
+def first_failing(low: int, high: int, fails: Callable[[int, int], bool]) -> int | None:
+    """The first number of ``low`` to ``high`` that fails by itself; None if all pass, or only several fail.
+
+    Args:
+        fails: whether a range, both ends included, fails. It is asked as often as a range can be halved.
+    """
+    if low > high or not fails(low, high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if fails(low, middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low if fails(low, low) else None
+
 
 FOUND_MAX: Final = 50
 """So many messages of one batch may be put into quarantine; more are no matter of messages."""

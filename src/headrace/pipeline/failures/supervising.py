@@ -1,19 +1,140 @@
-"""What the runner does about failures and outages: restarts by count, servers that are away by patience.
+"""What the runner does about failures and outages. Pure: causes and times are handed in.
 
-No thread and no clock here: what is known of servers, and the time, are handed in.
+Restarts go by count, servers that are away by patience, and a lost Java by a new process.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import deque
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from ...retries import pause_s
 from ..model import NO_RESTARTS, RestartSettings
-from .causes import Cause
-from .java import JavaLost
-from .restarts import Again, Restarts, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .causes import Cause
+
+SAME_MAX: Final = 3
+"""So often may a query fail in the same way at the same place before that is a mistake."""
+WAIT_MAX_S: Final = 60.0
+
+
+@dataclass(frozen=True)
+class Again:
+    """Begin it again after ``wait_s`` seconds. ``times``: how often it failed in this way at this place."""
+
+    attempt: int
+    wait_s: float
+    times: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """It stays failed. ``why``: a clause to put behind the cause; "" where there is nothing to add."""
+
+    why: str = ""
+
+
+class Restarts:
+    """The failures of one query."""
+
+    def __init__(self, settings: RestartSettings) -> None:
+        self._settings = settings
+        self._at: deque[float] = deque()
+        self._same = 0
+        self._last: tuple[str, int] | None = None
+        self._in_a_row = 0
+        self._position: int | None = None
+
+    def failed(self, cause: Cause, position: int, now: float) -> Again | Stop:
+        """What follows from a failure.
+
+        Args:
+            position: the last batch that was finished; a batch after it covers the same offsets every time.
+            now: seconds, of any clock.
+        """
+        settings = self._settings
+        if not settings.attempts or cause.kind == "mistake":
+            return Stop()
+        self._count(cause, position)
+        if self._same >= SAME_MAX and cause.kind != "away" and not cause.is_of_the_machine:
+            return Stop(
+                f"it failed in the same way at the same place {self._same} times, which is no accident"
+            )
+        while self._at and self._at[0] <= now - settings.within_s:
+            self._at.popleft()
+        if len(self._at) >= settings.attempts:
+            often = f"{settings.attempts} time{'s' if settings.attempts > 1 else ''}"
+            return Stop(f"it was begun again {often} within {settings.within_s:g} s (restart)")
+        self._at.append(now)
+        wait_s = pause_s(self._in_a_row, settings.backoff_s, WAIT_MAX_S)
+        return Again(len(self._at), wait_s, self._same)
+
+    def _count(self, cause: Cause, position: int) -> None:
+        same = (cause.signature, position)
+        self._same = self._same + 1 if same == self._last else 1
+        self._in_a_row = self._in_a_row + 1 if position == self._position else 1
+        self._last, self._position = same, position
+
+
+VARIABLE: Final = "HEADRACE_PIPELINE_JAVA_LOST"
+KEPT_MAX: Final = 1_000
+
+
+@dataclass(frozen=True)
+class JavaLost:
+    """How often Java was lost in a run.
+
+    Attributes:
+        at: when, in seconds since the epoch; those that count for the settings.
+        idle: how often in a row without a finished batch in between.
+    """
+
+    at: tuple[float, ...] = ()
+    idle: int = 0
+
+    def __str__(self) -> str:
+        return " ".join(
+            (f"{self.idle}", *map(repr, self.at))
+        )  # whole: a rounded time could be to come
+
+    @classmethod
+    def read(cls, text: str) -> JavaLost:
+        """What ``str`` has written; nothing lost where it is something else."""
+        try:
+            idle, *at = text.split()
+            return cls(tuple(map(float, at[-KEPT_MAX:])), max(0, int(idle)))
+        except ValueError:
+            return cls()
+
+    def again(
+        self, settings: RestartSettings, now: float, *, has_worked: bool
+    ) -> tuple[JavaLost, Again | Stop]:
+        """It was lost once more: what is known then, and what follows.
+
+        Args:
+            has_worked: a batch was finished since it was started.
+        """
+        idle = 1 if has_worked else self.idle + 1
+        at = tuple(each for each in self.at if now - settings.within_s < each <= now)
+        if not settings.attempts:
+            return self, Stop()
+        if idle >= SAME_MAX:
+            return self, Stop(
+                f"it was lost {idle} times without a finished batch in between, which is no accident"
+            )
+        if len(at) >= settings.attempts:
+            often = f"{settings.attempts} time{'s' if settings.attempts > 1 else ''}"
+            return self, Stop(
+                f"it was begun again {often} within {settings.within_s:g} s (restart)"
+            )
+        wait_s = pause_s(idle, settings.backoff_s, WAIT_MAX_S)
+        return JavaLost((*at, now), idle), Again(len(at) + 1, wait_s, idle)
+
 
 TOLD_AFTER_S: Final = 5.0
 """How long a server is away before that is told."""
@@ -70,7 +191,7 @@ class Supervisor:
         servers: ServersThere | None = None,
         wait_s: float = 0.0,
         clock: Callable[[], float] = lambda: 0.0,
-        java_lost: JavaLost = JavaLost(),  # noqa: B008 - it does not change
+        java_lost: JavaLost = JavaLost(),
         *,
         is_leased: bool = False,
     ) -> None:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import HeadraceError
-from ...spark.options.pipeline import Use
-from ..checkpoints.bindings import bind, check_results, tidy
-from ..checkpoints.checkpoint import Generation, losses_of
+from ...spark.options.source import Use
+from ..checkpoints.checkpoint import Generation, Skipped, losses_of, read_skipped
 from ..checkpoints.fingerprints import Fingerprint, mixture, note, noted, of_frame
-from ..checkpoints.skipped import Skipped, read_skipped
+from ..checkpoints.results_folder import bind, check_results, tidy
 from ..graph import quarantined, sources_of, upstream
 from ..model import (
     NO_CONSENT,
     Consent,
     Declared,
     Function,
+    PipelineError,
+    Place,
+    Problem,
     Sink,
     Source,
+    did_you_mean,
 )
 from ..options import (
     columns_of_place,
@@ -30,16 +32,17 @@ from ..options import (
     place_of_results,
     source_options,
 )
-from ..problems import PipelineError, Place, Problem, did_you_mean
 from ..spark_errors import sentence_of
-from ..triggers import Trigger
 from . import conditions
-from .handlers import handler_of_query
-from .numbered import numbered_write
+from .handlers import handler_of_query, numbered_write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from ..triggers import Trigger
 
 
 class Frames:

@@ -6,23 +6,24 @@ No Spark here: a query is whatever ``start`` returns. So the tests run this on a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from ...errors import HeadraceError
-from ...spark.lost_messages import Loss
-from ..checkpoints.totals import Batch, Totals
-from ..failures.causes import Cause, cause_of
-from ..failures.findings import Poison, Verdict
-from ..failures.java import JavaLost
-from ..failures.restarts import Again, Stop
-from ..failures.supervising import TOLD_AFTER_S, Outage, Supervisor
+from ..failures.causes import Cause, Poison, Verdict, cause_of
+from ..failures.supervising import TOLD_AFTER_S, Again, Outage, Stop, Supervisor
 from ..graph import upstream_of
-from ..model import Declared, Sink
-from ..problems import PipelineError, Problem
-from ..standby.state import Ready
-from ..triggers import Trigger
+from ..model import PipelineError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...spark.lost_messages import Loss
+    from ..checkpoints.totals import Batch, Totals
+    from ..failures.supervising import JavaLost
+    from ..model import Declared, Sink
+    from ..standby.state import Ready
+    from ..triggers import Trigger
 
 POLL_S: Final = 0.2
 ASKING_S: Final = 0.3

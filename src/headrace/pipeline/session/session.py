@@ -11,23 +11,25 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
 from ..spark_errors import sentence_of
 from . import spark_log
 from .quick_path import FOLDER as QUICK_PATH
-from .shield import DAEMON, shielded_context
-from .spark_log.pump import opened
+from .spark_log import opened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from ..model import Declared
+
 
 JAVA_MIN: Final = 17
 JAVA_ANSWERS_S: Final = 60.0
@@ -325,3 +327,23 @@ def _output_to(log: Path) -> Iterator[None]:
         os.dup2(kept[1], 2)
         for descriptor in (*kept, target):
             os.close(descriptor)
+
+
+DAEMON: Final = f"{__package__}.python_daemon"
+"""What forks Spark's Python workers (``spark.python.daemon.module``)."""
+
+
+def shielded_context(name: str, master: str, settings: Mapping[str, str]) -> SparkContext:
+    """A context, that of this process if it has one; a Java that is started for it is shielded."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf().setMaster(master).setAppName(name).setAll(list(settings.items()))
+    if SparkContext._gateway is not None:  # its Java runs already
+        return SparkContext.getOrCreate(conf)
+    # A session of its own keeps signals to the group away, also while Java starts.
+    launch: Any = launch_gateway  # it has no types
+    gateway = launch(conf, {"start_new_session": True})
+    signals = gateway.jvm.sun.misc
+    signals.Signal.handle(signals.Signal("TERM"), signals.SignalHandler.SIG_IGN)
+    return SparkContext(conf=conf, gateway=gateway)

@@ -13,28 +13,38 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..checking.refusals import refusals
-from ..checking.servers import check
+from ..checking.sources_and_sinks import check
 from ..checkpoints.fingerprints import of_frame
 from ..checkpoints.folders import is_local
 from ..graph import upstream_of
-from ..model import FILE_SINKS, WRITTEN_AS_FILES, Declared, Function, Sink, Source
+from ..model import (
+    FILE_SINKS,
+    WRITTEN_AS_FILES,
+    Declared,
+    Function,
+    PipelineError,
+    Place,
+    Problem,
+    Sink,
+    Source,
+)
 from ..options import options_of_sink
-from ..problems import PipelineError, Place, Problem
 from ..queries import conditions
 from ..queries.frames import Frames, counted, loaded
 from ..queries.handlers import takes_run
 from ..spark_errors import sentence_of
 from .dry import DRY, STREAM_OF, TASKS, DrySource, unchanged
-from .in_turn import in_turn
+from .readiness import in_turn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 JETSTREAM: Final = "jetstream"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ..problems import Problem
+if TYPE_CHECKING:
+    from ..model import Problem
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from ...exposition import Labels, Metric, described, label_text
 from ...spark.batches.lag import MetricsPage
 from ..checkpoints.checkpoint import checkpoint_of
 from ..checkpoints.totals import Totals
-from .notes import QueryNotes, this_process
-from .standbys import bystanders
+from .notes import QueryNotes, bystanders, this_process
 
 if TYPE_CHECKING:
     from ...spark.lost_messages import Loss

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,13 +13,14 @@ from ...api import pipelines
 from ...api.errors import Errors
 from ...api.pipelines import PipelineRecord, QueryRecord
 from ...client.blocking.connection import connect
-from ...client.blocking.jetstream import JetStream
 from ...errors import HeadraceError, JetStreamApiError
-from ..drawing.parts import graph_of
-from ..drawing.tree import tree_of
+from ..drawing import graph_of, tree_of
 from ..model import connect_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...client.blocking.jetstream import JetStream
     from ..model import Declared, Publishing
     from .meter import Meter
     from .notes import Notes

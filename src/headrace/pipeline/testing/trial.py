@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import HeadraceError
-from ..model import Declared, Sink, Source
+from ..model import Declared, PipelineError, Place, Problem, Sink, Source
 from ..options import JETSTREAM
-from ..problems import PipelineError, Place, Problem
 from ..queries.frames import Frames
 from ..session.session import LOCAL_SETTINGS, QUICK_JAVA, check_java, settings_of, start_session
 from ..spark_errors import sentence_of
-from .cases import Case, Given, write_expected
+from .cases import Case, Difference, Given, Row, compare, plain, write_expected
 from .given import frame_of, rows_of
-from .rows import Difference, Row, compare, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 

@@ -1,35 +1,80 @@
-"""The driver side of one stream of a streaming query: it lives as long as the query runs.
-
-The driver compensates for what Spark's interface does
-not guarantee: the position after ``latestOffset(start)`` is the only sign that a batch is committed
-(``commit`` comes one batch late, and never for the last), the first offset is requested twice, and an idle
-query polls without a pause.
-"""
+"""The driver side of one stream of a streaming query: it lives as long as the query runs."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...api.streams import StreamConfig
+from ...api import base
+from ...api.acks import parse_ack_subject
+from ...api.consumers import PullRequest
 from ...errors import HeadraceError
 from ...identity import Sameness
-from ..links.control import Control, StreamMissingError, settled_head
+from ..links.control import Calls, Control, StreamMissingError, settled_head
 from ..links.link import Link
 from ..links.outages import ServerPatience
-from ..links.retried_calls import Calls
 from ..loss import compacts, may_be_loss, stored_after
 from ..lost_messages import Loss, tell
 from ..offsets import Offset, StreamHead, check_range, refusal, reset_of
 from ..options import CONTINUE, LATEST, SourceOptions
-from ..planning.lag_counts import counted_subjects
-from ..planning.positions import locate
-from ..planning.slices import Slice, end_of_batch
-from .idle import Tail
+from ..positions import locate
+from ..slices import Slice, counted_subjects, end_of_batch
 from .plans import counter, plan_tasks
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...api.streams import StreamConfig
+
+
+class Tail:
+    """Detects the first message after a sequence: an ephemeral consumer, headers only, one pull."""
+
+    def __init__(self, control: Control, seq: int, inactive_s: float) -> None:
+        self._control = control
+        self._link = control.link
+        self._seq = seq
+        info = control.create_ephemeral(
+            deliver_policy="by_start_sequence",
+            opt_start_seq=seq + 1,
+            headers_only=True,
+            inactive_threshold=inactive_s,
+            description="headrace: a Spark query waiting for news",
+        )
+        self._name = info.name
+        self._subject = control.link.api("CONSUMER", "MSG", "NEXT", control.stream, info.name)
+        self._inbox, self._sid = control.link.subscribe()
+
+    def stands_at(self, control: Control, seq: int) -> bool:
+        """Whether this consumer waits for the first message after ``seq``."""
+        return self._link is control.link and self._seq == seq
+
+    def wait(self, timeout_s: float) -> bool:
+        """Returns True when a message is available; False after ``timeout_s`` seconds."""
+        self._link.publish(
+            self._subject, base.encode(PullRequest(batch=1, expires=timeout_s)), self._inbox
+        )
+        deadline = time.monotonic() + timeout_s + 1.0
+        while (left := deadline - time.monotonic()) > 0:
+            frames = self._link.poll(left)
+            for frame in frames:
+                if frame[3]:  # this message was consumed: the next wait begins behind it
+                    self._seq = parse_ack_subject(frame[3].decode()).stream_seq
+                    return True
+            if frames:  # a status: the pull has ended, without a message, or the consumer is gone
+                if not frames[-1][4].startswith(b"NATS/1.0 408"):
+                    self._seq = -1
+                return False
+        return False
+
+    def close(self) -> None:
+        """Remove the consumer, if the connection that created it is still there."""
+        if not self._link.closed:
+            self._link.unsubscribe(self._sid)
+            self._control.delete_consumer(self._name)
+
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

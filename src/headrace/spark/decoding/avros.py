@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import ConfigurationError
@@ -22,12 +21,12 @@ from ...schemas.avro_values import (
 )
 from ...schemas.errors import NoSchemaError, UnfitError
 from ...schemas.limits import SCHEMAS_KEPT_MAX
-from .decoded import Format
-from .limits import ColumnBudget
-from .rows import Rows, Take
+from .decoded import ColumnBudget, Format, Rows, Take
 from .values import taker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 

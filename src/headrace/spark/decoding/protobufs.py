@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
 from ...schemas.avro_values import fails
 from ...schemas.errors import NoSchemaError, UnfitError
 from ...schemas.limits import DEPTH_MAX, SCHEMAS_KEPT_MAX, clipped
-from .decoded import Format
-from .limits import ColumnBudget, brief, some_of
-from .rows import Rows, Unfit
+from .decoded import ColumnBudget, Format, Rows, Unfit, brief, some_of
 from .values import taker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 

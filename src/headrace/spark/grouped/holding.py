@@ -1,4 +1,4 @@
-"""How a query keeps other members away from its partitions, and lets them have what is theirs.
+"""How a query keeps other members away from its partitions, lets them have what is theirs, and gives back.
 
 It holds a partition by a consumer that no member would make: of the name that the member's own would have,
 but paused for good and marked. Servers refuse another consumer for the same messages of a work queue; members
@@ -7,11 +7,11 @@ of Headrace leave a marked one alone and wait; whoever would read from it gets n
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import structs
 
@@ -19,20 +19,90 @@ from ...api import base
 from ...api.consumers import ConsumerConfig, ConsumerInfo, PauseRequest, PauseResponse
 from ...api.envelope import decode_response
 from ...api.errors import Errors
+from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...errors import ConfigurationError, ConsumerNotFoundError, JetStreamApiError
-from ...groups.member.config import Plan, Settings
 from ...groups.record.names import (
+    ELASTIC_BUCKET,
     QUERY_MEMBER,
     QUERY_OWNER,
     QUERY_ROLE,
     ROLE,
+    STATIC_BUCKET,
     elastic_consumer,
+    key_of,
     partition_consumer,
     static_consumer,
     static_partition_consumer,
 )
 from ...groups.record.records import ElasticGroup, StaticGroup
+from ...groups.server.consumers import stream_of
+from ..frames import is_deletion
 from ..links.control import Control
+from ..links.link import Link
+from ..options import parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ...groups.member.config import Plan, Settings
+    from ..options.group import GroupOptions
+
+
+Group = StaticGroup | ElasticGroup
+
+_MISSING = frozenset({Errors.STREAM_NOT_FOUND.err_code, Errors.NO_MESSAGE_FOUND.err_code})
+
+
+def read_record(link: Link, stream: str, options: GroupOptions) -> Group:
+    """The group's record.
+
+    Raises:
+        ConfigurationError: there is no such group.
+        GroupRecordError: the record cannot be read.
+    """
+    bucket = STATIC_BUCKET if options.kind == "static" else ELASTIC_BUCKET
+    request = GetMessageRequest(last_by_subj=f"$KV.{bucket}.{key_of(stream, options.name)}")
+    try:
+        answer = link.request(
+            link.api("STREAM", "MSG", "GET", f"KV_{bucket}"), base.encode(request)
+        )
+        message = decode_response(answer.payload, GetMessageResponse).message
+    except JetStreamApiError as error:
+        if error.err_code not in _MISSING:
+            raise
+        raise _no_group(stream, options) from None
+    if is_deletion(base64.b64decode(message.hdrs)):
+        raise _no_group(stream, options)
+    kind = StaticGroup if options.kind == "static" else ElasticGroup
+    return kind.decode(stream, options.name, base64.b64decode(message.data), message.seq)
+
+
+def _no_group(stream: str, options: GroupOptions) -> ConfigurationError:
+    return ConfigurationError(
+        f"jetstream source: stream {stream!r} has no {options.kind} group {options.name!r}; make one with "
+        f"headrace group {options.kind} create"
+    )
+
+
+def member_of(group: Group, options: GroupOptions) -> str:
+    """The member that the query is. Raises ConfigurationError if it does not say which."""
+    if options.member:
+        return options.member
+    members = sorted(group.assignment())
+    if len(members) != 1:
+        raise ConfigurationError(
+            f"jetstream source: group {options.name!r} has {len(members)} members"
+            f"{': ' + ', '.join(members) if members else ''}; say with 'member' which of them the query is"
+        )
+    return members[0]
+
+
+def work_stream(stream: str, options: GroupOptions) -> str:
+    """The stream that members of this group read."""
+    if options.kind == "static":
+        return stream
+    return stream_of(ElasticGroup(stream, options.name, 1))
+
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
@@ -285,3 +355,48 @@ def _partition(pattern: str) -> int:
 def _partitions(config: ConsumerConfig) -> tuple[int, ...]:
     filters = config.filter_subjects or (config.filter_subject,)
     return tuple(sorted({_partition(pattern) for pattern in filters}))
+
+
+def give_back(
+    stream: str,
+    group: str,
+    member: str,
+    *,
+    kind: Literal["elastic", "static"] = "elastic",
+    **options: str,
+) -> list[str]:
+    """Let ordinary instances have the partitions of ``member``, which a stopped query holds.
+
+    To be called when the query is stopped for good; a running one fails then. What it had read but not
+    committed is handled by the next owner.
+
+    Args:
+        stream, group, member, kind: as the query's options.
+        options: the options of the connection, such as ``servers``.
+
+    Returns:
+        the names of the consumers that were let go of.
+
+    Raises:
+        ConfigurationError: there is no such group, or an option is wrong.
+    """
+    raw = {**options, "stream": stream, "group": group, "groupKind": kind, "member": member}
+    parsed = parse_options(raw, streaming=True)
+    assert parsed.group is not None
+    link = Link.open(parsed.connection)
+    try:
+        record = read_record(link, stream, parsed.group)
+        control = Control(link, work_stream(stream, parsed.group))
+        found = []
+        for name in names_of(record, member):
+            info = control.consumer_info(name)
+            if info is None or not is_held_by(info, member):
+                continue
+            if kind == "static":
+                give_back_static(control, name)
+            else:
+                control.delete_consumer(name)
+            found.append(name)
+        return found
+    finally:
+        link.close()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...api.names import API_PREFIX
 from ...client.auth.nkeys import KeyPair, read_credentials
 from ...client.net.handshake import Credentials
 from ...errors import ConfigurationError
-from .table import Accepted, Option
-from .values import flag, name, seconds, subject, text, texts
+from .table import Accepted, Option, flag, name, seconds, subject, text, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # fmt: off
 CONNECTION_OPTIONS: Final[tuple[Option, ...]] = (

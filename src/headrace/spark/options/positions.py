@@ -1,15 +1,19 @@
-"""Where reading begins and ends: Kafka's options, with stream sequences for its offsets."""
+"""Where reading begins and ends: Kafka's options, with stream sequences for its offsets; or the latest of
+each subject.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from ...api.times import format_time, parse_time
 from ...documents import read_json
-from .table import Accepted, Option
-from .values import RefusedError, one_of
+from .table import Accepted, Option, RefusedError, flag, name, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -131,12 +135,12 @@ def ranges_of(
     """
 
     def choose(which: str) -> Callable[[str], StartPosition]:
-        for name in (f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets"):
-            chosen: Positions | Literal[""] = values[name]
+        for option in (f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets"):
+            chosen: Positions | Literal[""] = values[option]
             if isinstance(chosen, StartPosition):
                 return lambda _: chosen
             if chosen:
-                _check_names(name, chosen, streams, accepted)
+                _check_names(option, chosen, streams, accepted)
                 return chosen.__getitem__
         raise AssertionError(f"{which}Offsets has a default")
 
@@ -160,3 +164,52 @@ def _check_names(
         )
     if missing:
         raise accepted.error(f"option {option!r} has no position for stream {missing[0]!r}")
+
+
+STREAM_PREFIX: Final = "KV_"
+
+# fmt: off
+SNAPSHOT_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("lastPerSubject", "false",
+        "Read the latest message of each subject instead of a range, without deleted keys. For batch reads.",
+        flag),
+    Option("bucket", "",
+        "Read this key-value bucket, with a column key: in a batch read as a table, lastPerSubject of its "
+        "stream; in a stream every change, where a deletion has null values.", name),
+)
+# fmt: on
+
+
+def check_snapshot(values: dict[str, Any], accepted: Accepted, *, streaming: bool | None) -> None:
+    """Check these options together with the others; a bucket names its stream.
+
+    Raises:
+        ConfigurationError: two options contradict each other.
+    """
+    bucket = values["bucket"]
+    if not (values["lastPerSubject"] or bucket):
+        return
+    option = "bucket" if bucket else "lastPerSubject"
+    if streaming and values["lastPerSubject"]:
+        raise accepted.error(
+            "'lastPerSubject' is for batch reads; a streaming query reads every change of the stream"
+        )
+    own = (STREAM_PREFIX + bucket,)
+    if bucket and values["stream"] not in ("", own):
+        raise accepted.error("give either 'bucket' or 'stream'")
+    if bucket:
+        values["stream"] = own
+    if bucket and streaming is not False:
+        return  # … or Spark has not said yet what is read
+    bounded = any(
+        values[which + kind]
+        for which in ("starting", "ending")
+        for kind in ("Timestamp", "OffsetsByTimestamp")
+    )
+    everything = (StartPosition("earliest"), StartPosition("latest"))
+    offsets = (values["startingOffsets"], values["endingOffsets"])
+    if bounded or offsets != everything or values["splitBy"] != "sequence":
+        raise accepted.error(
+            f"{option!r} reads each subject once: leave out startingOffsets, endingOffsets, their "
+            "timestamps and splitBy"
+        )

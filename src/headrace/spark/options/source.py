@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from ...documents import read_json
 from ...sink_markers import SPACE
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
-from .decoding import DECODING_OPTIONS, DecodingOptions, decoding_of
-from .group import GROUP_OPTIONS, GroupOptions, group_of
-from .kafka import IN_MS, MOVED
-from .lag import LAG_OPTIONS, LagRule, lag_of
-from .overflow import OVERFLOW_OPTIONS, OverflowOptions, overflow_of
-from .pipeline import NO_USE, PIPELINE_OPTIONS, Use
+from .decoding import DECODING_OPTIONS, REGISTRY_ALIASES, DecodingOptions, decoding_of
+from .group import (
+    GROUP_OPTIONS,
+    OVERFLOW_OPTIONS,
+    GroupOptions,
+    OverflowOptions,
+    group_of,
+    overflow_of,
+)
 from .positions import (
     EARLIEST,
     LATEST,
     POSITION_OPTIONS,
+    SNAPSHOT_OPTIONS,
     StartPosition,
     StreamRange,
+    check_snapshot,
     ranges_of,
 )
-from .registry import REGISTRY_ALIASES
-from .snapshot import SNAPSHOT_OPTIONS, check_snapshot
-from .table import Accepted, Option
-from .values import (
+from .table import (
+    IN_MS,
+    MOVED,
+    Accepted,
     BadRule,
+    Option,
     RefusedError,
     at_least,
     bad_rule,
@@ -36,8 +43,94 @@ from .values import (
     one_of,
     patterns,
     seconds,
+    subject,
     texts,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+def parse_address(value: str) -> tuple[str, int]:
+    """A host and a port. Raises RefusedError: it is none; the text says what is accepted."""
+    found = re.fullmatch(r"(?:\[?([^\[\]]+)\]?:)?(\d{1,5})", value.strip())
+    if found is None or int(found[2]) > 65535:
+        raise RefusedError("a port, or host:port such as 0.0.0.0:9464")
+    return found[1] or "127.0.0.1", int(found[2])
+
+
+# fmt: off
+LAG_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("lagSubject", "",
+        "Publish on this subject, as JSON, how far the query is behind; $KV.<bucket>.<key> keeps the latest "
+        "in a bucket. Streaming only.", subject),
+    Option("metricsAddress", "",
+        "Serve the same as Prometheus metrics at http://<host:port>/metrics, from the query's process on the "
+        "driver; a port alone is one of 127.0.0.1. Streaming only.", parse_address),
+    Option("lagInterval", "1s",
+        "How often, at most, the lag is measured; in any case when the query has caught up.", seconds),
+)
+# fmt: on
+
+
+class LagRule(NamedTuple):
+    """Where a query publishes its lag; nowhere if both are empty."""
+
+    subject: str = ""
+    address: tuple[str, int] | None = None
+    interval_s: float = 1.0
+
+    def __bool__(self) -> bool:
+        return bool(self.subject or self.address)
+
+
+def lag_of(values: Mapping[str, Any]) -> LagRule:
+    """The rule of collected options."""
+    return LagRule(values["lagSubject"], values["metricsAddress"] or None, values["lagInterval"])
+
+
+class Use(NamedTuple):
+    """A source as a part of a pipeline's query.
+
+    Attributes:
+        source: its name in the pipeline.
+        others: the names of the query's other sources.
+        query: pipeline and query.
+        run: the same for all sources of one start of the query, and for no other.
+        losses: the file in which lost messages are noted.
+    """
+
+    source: str = ""
+    others: tuple[str, ...] = ()
+    query: str = ""
+    run: str = ""
+    losses: str = ""
+
+    @property
+    def text(self) -> str:
+        """As the option has it."""
+        return json.dumps(self._asdict())
+
+
+NO_USE: Final = Use()
+
+
+def _use(value: str) -> Use:
+    try:
+        raw = read_json(value)
+        use = Use(**raw)
+        return use._replace(others=tuple(use.others))
+    except (ValueError, TypeError):
+        raise RefusedError("what headrace pipeline sets; leave it out") from None
+
+
+# fmt: off
+PIPELINE_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("pipeline", "",
+        "Set by headrace pipeline, for its own sources: which query of which pipeline this is.", _use),
+)
+# fmt: on
+
 
 PARTITIONS_MAX: Final = 65_536  # of a group
 SplitBy = Literal["sequence", "partition"]

@@ -8,22 +8,23 @@ acknowledged: the server hands it out again when ``ack_wait`` is over.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ...api.consumers import ConsumerInfo
 from ...identity import Sameness
-from ..links.control import Control
+from ..links.control import Calls
 from ..links.link import Link
-from ..links.retried_calls import Calls
 from ..offsets import StreamHead, refusal, reset_of
-from ..options import SourceOptions
-from ..options.overflow import OverflowOptions
-from ..planning.slices import Slice
-from .consumer import acknowledge, the_consumer
-from .keeping import Keeper
+from ..slices import Slice
+from .consumer import Keeper, Pull, acknowledge, the_consumer
 from .offsets import OverflowOffset, runs_of, share_out
-from .pulling import Pull
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...api.consumers import ConsumerInfo
+    from ..links.control import Control
+    from ..options import SourceOptions
+    from ..options.group import OverflowOptions
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

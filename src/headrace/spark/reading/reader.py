@@ -12,29 +12,39 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from operator import itemgetter
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ...api import base
 from ...api.acks import parse_ack_subject
 from ...api.consumers import ConsumerInfo, PullRequest
-from ...api.streams import StreamConfig
 from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, RequestTimeoutError
-from ...wire import Frame
-from ..frames.backlog import Backlog
-from ..frames.messages import Frames, Messages, PayloadChunk, sequence_of, up_to
-from ..frames.rows import Chunk, no_rows
-from ..frames.run import Run, RunReader
+from ..frames import (
+    Backlog,
+    Chunk,
+    Frames,
+    Messages,
+    PayloadChunk,
+    Run,
+    RunReader,
+    no_rows,
+    sequence_of,
+    up_to,
+)
 from ..links.control import Control, StreamMissingError, settled_head
-from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from ..loss import can_lose, may_be_loss
 from ..lost_messages import lost_before, lost_in_task
 from ..offsets import Offset, StreamChangedError, StreamHead, reset_of
-from .direct_gets import DirectGets
-from .message_gets import MessageGets
+from .gets import DirectGets, MessageGets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from ...api.streams import StreamConfig
+    from ...wire import Frame
+    from ..links.link import Link
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

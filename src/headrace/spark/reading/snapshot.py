@@ -9,18 +9,14 @@ subject at some time during the read; no subject comes twice, and none that was 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...api import base
 from ...api.acks import parse_ack_subject
 from ...api.consumers import PullRequest
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError, RequestTimeoutError
-from ...wire import Frame
-from ..frames.messages import chunk_of
-from ..frames.rows import Chunk, is_deletion
+from ..frames import Chunk, chunk_of, is_deletion
 from ..links.control import Control
-from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from ..offsets import check_unchanged
 from .reader import (
@@ -30,6 +26,12 @@ from .reader import (
     PULL_MESSAGES_MAX,
     ConsumerReader,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ...wire import Frame
+    from ..links.link import Link
 
 _PULL_BYTES: Final = 16 * 1024 * 1024
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from ...schemas.address import Registry
 from ...subjects import is_valid_subject
 from ..options.connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
-from ..options.kafka import MOVED_OF_SINK
-from ..options.registry import REGISTRY_ALIASES, REGISTRY_OPTIONS, registry_of
-from ..options.snapshot import STREAM_PREFIX
-from ..options.table import Accepted, Option
-from ..options.values import (
+from ..options.decoding import REGISTRY_ALIASES, REGISTRY_OPTIONS, registry_of
+from ..options.positions import STREAM_PREFIX
+from ..options.table import (
+    MOVED_OF_SINK,
+    Accepted,
     BadRule,
+    Option,
     RefusedError,
     at_least,
     bad_rule,
@@ -27,6 +26,11 @@ from ..options.values import (
     texts,
 )
 from .template import Template, TemplateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...schemas.address import Registry
 
 Delivery = Literal["atleastonce", "dedupe", "exactlyonce"]
 ValueFormat = Literal["", "raw", "json", "arrow", "avro", "protobuf"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ...errors import ConfigurationError
 from ...schemas.avro_values import double, short, single
-from ..decoding.limits import some_of
+from ..decoding.decoded import some_of
 from ..decoding.protobufs import descriptor, is_map, is_repeated, path_of
 from .options import ACCEPTED, ValueSchema
 

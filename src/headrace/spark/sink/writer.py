@@ -9,7 +9,6 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
@@ -19,17 +18,17 @@ from pyspark.sql.datasource import (
 )
 
 from ..error_text import in_one_sentence
-from .fitting import check_types
-from .layout import columns_of, lay_out
+from .layout import check_types, columns_of, lay_out
 from .markers import PlanId
 from .options import ACCEPTED, parse_sink_options
-from .schemas import with_schema
 from .target import check_before
 from .task import current_task
-from .values import encoder_of
+from .values import encoder_of, with_schema
 from .writing import Job, Written, write_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

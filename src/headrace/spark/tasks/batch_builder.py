@@ -6,7 +6,6 @@ sides use the types defined in ``columns``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -19,15 +18,16 @@ from ...wire import parse_headers
 from ..columns import COLUMNS, Wanted
 from ..decoding.decoder import Columns as DecodedColumns
 from ..decoding.decoder import Decoder, MalformedError
-from ..frames.rows import is_deletion
+from ..frames import is_deletion
 from ..options import PartitionRule
 from .bad_messages import BadMessage, refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+
     import pyarrow as pa
 
-    from ..frames.messages import PayloadChunk
-    from ..frames.rows import Chunk
+    from ..frames import Chunk, PayloadChunk
 
 T = TypeVar("T")
 

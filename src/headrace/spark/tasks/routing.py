@@ -22,7 +22,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..planning.slices import Slice, split_by_sequence
+from ..slices import Slice, split_by_sequence
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ....api.consumers import ConsumerInfo
     from ....client import Consumer, JetStream
 
+MADE_LATELY_S: Final = 5.0
 _MISSING: Final = frozenset({Errors.CONSUMER_NOT_FOUND.err_code, Errors.STREAM_NOT_FOUND.err_code})
 PAUSE_S: Final = 2.0  # of a consumer that is being deleted
 _TIMES: Final = ("ack_wait", "priority_timeout")
@@ -47,6 +48,18 @@ def is_in_use(info: ConsumerInfo) -> bool:
 def is_pulled_from(info: ConsumerInfo) -> bool:
     """Whether somebody is pinned, or waits to be."""
     return bool(info.num_waiting) or any(g.pinned_client_id for g in info.priority_groups)
+
+
+def is_of_another(info: ConsumerInfo) -> bool:
+    """Whether a consumer that was just made stands where a deleted one of its name stood.
+
+    nats-server (2.15) works on a deletion and a creation side by side, also for one client: the new consumer
+    may find the file with the old one's place, and then never delivers what lies before that.
+    """
+    delivered = info.delivered
+    if not delivered.consumer_seq or delivered.last_active or not (info.created and info.ts):
+        return False
+    return parse_time(info.ts) - parse_time(info.created) < MADE_LATELY_S * 1e9
 
 
 def differences(there: ConsumerConfig, ours: ConsumerConfig) -> list[str]:

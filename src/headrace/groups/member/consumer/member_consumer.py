@@ -12,7 +12,14 @@ from ....errors import ConnectionClosedError, HeadraceError, JetStreamApiError
 from ...errors import GroupConfigurationError, GroupError
 from ...record.names import QUERY_ROLE, ROLE
 from ...server.asking import Asking
-from .conflicts import advice, change_times, is_in_use, is_pulled_from, remove_orphans
+from .conflicts import (
+    advice,
+    change_times,
+    is_in_use,
+    is_of_another,
+    is_pulled_from,
+    remove_orphans,
+)
 from .consuming import Consuming
 from .machine import (
     Created,
@@ -43,10 +50,12 @@ if TYPE_CHECKING:
 
 CREATED_AGAIN_S: Final = 0.025
 SPREAD_S: Final = 0.1
+MADE_ANEW: Final = 5  # times, before it is said that it is of no use
 LEFT_AFTER: Final = 2  # attempts, before anybody looks for consumers that nobody is left to delete
 STANDBY_MS: Final = (400, 499)  # others wait as long
 _OVERLAPS: Final = Errors.CONSUMER_WQ_NOT_UNIQUE.err_code
 _DIFFERS: Final = Errors.CONSUMER_ALREADY_EXISTS.err_code
+_NOT_MADE: Final = Errors.CONSUMER_CREATE.err_code  # its files went with one that is being deleted
 _NOT_FOUND: Final = 404
 
 
@@ -187,14 +196,17 @@ class MemberConsumer:
         shared, plan = self._shared, state.made
         assert plan is not None
         config = shared.settings.consumer(plan.consumer, plan.filters)
+        if not self._is_in_turn():
+            await self._until_deleted()
         try:
             try:
-                self._consumer = await self._made(config)
+                consumer = await self._made(config)
             except JetStreamApiError as error:
-                was_deleted = await self._until_deleted()
-                if not was_deleted and not await self._make_way(config, error):
+                may_be_made = await self._until_deleted() or error.err_code == _NOT_MADE
+                if not may_be_made and not await self._make_way(config, error):
                     return await self._refused(config, error)
-                self._consumer = await shared.js.create_consumer(shared.stream, config)
+                consumer = await shared.js.create_consumer(shared.stream, config)
+            self._consumer = await self._at_the_beginning(consumer, config)
         except JetStreamApiError as error:
             return await self._refused(config, error)
         except ConnectionClosedError:
@@ -209,8 +221,8 @@ class MemberConsumer:
         return Created()
 
     async def _made(self, config: ConsumerConfig) -> Consumer:
-        """The consumer, which the server is asked for at once: behind our word that the former one is to be
-        deleted, and while those in its way go, too. Where it is far it is asked again before it refuses."""
+        """The consumer, which a server that works in turn is asked for at once: behind our word that the
+        former one is to be deleted. Where it is far it is asked again before it refuses."""
         shared = self._shared
         if shared.settings.is_static:
             return await shared.js.create_consumer(shared.stream, config)
@@ -220,10 +232,42 @@ class MemberConsumer:
             try:
                 return await creations.next()
             except JetStreamApiError as error:
-                is_in_way = error.err_code in (_OVERLAPS, _DIFFERS)
+                is_in_way = error.err_code in (_OVERLAPS, _DIFFERS, _NOT_MADE)
                 if not is_in_way or not creations.is_under_way or self._is_other_wanted():
                     await creations.settle()
                     raise
+
+    def _is_in_turn(self) -> bool:
+        """Whether the server does what it is asked in the order in which it is asked. nats-server does not: a
+        consumer that is made before a deletion is answered may stand where the deleted one stood."""
+        return bool(self._shared.js.connection.server_info.headrace)
+
+    async def _at_the_beginning(self, consumer: Consumer, config: ConsumerConfig) -> Consumer:
+        """The consumer, made anew for as long as it stands where another one stood: an instance beside us may
+        have deleted that one just now. Raises GroupError: it does so again and again."""
+        shared = self._shared
+        if shared.settings.is_static or self._is_in_turn():
+            return consumer
+        for _ in range(MADE_ANEW):
+            info = consumer.cached_info
+            if info is None or not is_of_another(info):
+                return consumer
+            if self._creations is not None:
+                await self._creations.settle()
+            # All instances see it at once. Whoever comes later finds the new one, instead of deleting it.
+            await asyncio.sleep(shared.random.random() * SPREAD_S)
+            try:
+                there = await consumer.info()
+                if there.created == info.created and is_of_another(there):
+                    await consumer.delete()
+            except JetStreamApiError as error:
+                if error.code != _NOT_FOUND:
+                    raise
+            consumer = await shared.js.create_consumer(shared.stream, config)
+        raise GroupError(
+            f"consumer {self._name!r} of stream {shared.stream!r} was made {MADE_ANEW} times, and goes on "
+            "each time where a deleted one of its name stood"
+        )
 
     def _is_other_wanted(self) -> bool:
         return self._state.ending or self._state.wanted != self._state.made
