@@ -8,9 +8,9 @@ from headrace.api.consumers import ConsumerConfig
 from headrace.api.streams import StreamSource, SubjectTransformConfig
 from headrace.client import Consumer, JetStream, Stream
 from headrace.groups import ElasticGroup, StaticGroup
+from headrace.groups.progress import consumer_of
+from headrace.groups.record.assignment import transforms
 from headrace.groups.record.names import PRIORITY_GROUP, elastic_stream
-from headrace.groups.record.transforms import transforms
-from headrace.groups.watching.progress import consumer_of
 
 __all__ = ["elastic_streams", "member_consumers", "moved", "moves_needed", "static_stream", "take"]
 

@@ -15,7 +15,7 @@ from headrace.api import streams
 from headrace.broker import server
 from headrace.broker.core.options import AccountOptions, AssetLimits, JetStreamLimits
 from headrace.broker.server.config import options
-from headrace.client.jetstream.receiving.pull import PriorityOptions
+from headrace.client.jetstream.pull import PriorityOptions
 from headrace.field_docs import described, descriptions
 
 CONFIGURATIONS: list[Any] = [

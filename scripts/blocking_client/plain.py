@@ -15,16 +15,10 @@ __all__ = ["WRITTEN", "write_plain"]
 CLIENT = ROOT / "src" / "headrace" / "jobs" / "client"
 WRITTEN = {
     CLIENT / "aio.py": CLIENT / "blocking.py",
-    CLIENT / "aio_access.py": CLIENT / "blocking_access.py",
-    CLIENT / "aio_operations.py": CLIENT / "blocking_operations.py",
 }
 
 _RENAMED = {
     "AsyncJobsClient": "JobsClient",
-    "AsyncAccess": "Access",
-    "AsyncOperations": "Operations",
-    "aio_access": "blocking_access",
-    "aio_operations": "blocking_operations",
     "AsyncClient": "Client",
     "AsyncBaseTransport": "BaseTransport",
     "AsyncIterator": "Iterator",

@@ -25,27 +25,32 @@ if TYPE_CHECKING:
     )
     from .broker.server import BrokerOptions
     from .broker.server.config.keywords import BrokerSettings
-    from .client.calling import LongCall, long_call
+    from .client.calling import LongCall, ProgressBar, TransferProgress, long_call, progress_bar
     from .client.connection import Connection, connect
     from .client.health import ConsumptionStats, Health
+    from .client.jetstream.backup import Backup, BackupError, read_backup
     from .client.jetstream.consumer import Consumer
     from .client.jetstream.consuming.consume import Consumption
+    from .client.jetstream.direct_get import DirectBatch
     from .client.jetstream.message import Batch, JetStreamMessage
     from .client.jetstream.ordered import OrderedConsumer
-    from .client.jetstream.receiving.push import PushSubscription
-    from .client.jetstream.stored.backup import Backup, BackupError, read_backup
-    from .client.jetstream.stored.direct_get import DirectBatch
-    from .client.jetstream.stored.stored_message import StreamMessage
+    from .client.jetstream.push import PushSubscription
+    from .client.jetstream.stored_message import StreamMessage
     from .client.jetstream.stream import Stream
     from .client.jetstream.watch import Watch
     from .client.jetstream_context import JetStream
-    from .client.kv.config import KeyValueOptions, KeyValueStatus
-    from .client.kv.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
+    from .client.kv import (
+        Entry,
+        KeyExistsError,
+        KeyNotFoundError,
+        KeyValue,
+        KeyValueOptions,
+        KeyValueStatus,
+    )
     from .client.message import Message
     from .client.nats_context import Context, read_context
     from .client.net.connect_options import ConnectOptions
     from .client.net.options import Options
-    from .client.objects.config import ObjectStoreOptions
     from .client.objects.info import (
         ObjectDamagedError,
         ObjectExistsError,
@@ -53,11 +58,11 @@ if TYPE_CHECKING:
         ObjectLink,
         ObjectLinkError,
         ObjectNotFoundError,
+        ObjectStoreOptions,
         ObjectStoreStatus,
     )
     from .client.objects.reader import ObjectReader
     from .client.objects.store import ObjectStore
-    from .client.progress import ProgressBar, TransferProgress, progress_bar
     from .client.publish.atomic_batch import AtomicBatch, BatchRefusedError
     from .client.publish.publisher import Publisher, PublishError, PublishFailure
     from .client.services import (

@@ -12,7 +12,7 @@ import pytest
 
 from cutting import Cutter, everywhere
 from headrace.client import Consumer, JetStream, JetStreamMessage, OrderedConsumer, Stream
-from headrace.client.jetstream.receiving.fetch import Fetch
+from headrace.client.jetstream.fetch import Fetch
 from headrace.embedded import Broker
 from headrace.errors import HeadraceError
 from waiting import until

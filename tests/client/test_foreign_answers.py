@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.client import Connection, JetStream, Message, PublishError
-from headrace.client.jetstream.stored.stored_message import from_direct
+from headrace.client.jetstream.stored_message import from_direct
 from headrace.errors import ProtocolError
 from headrace.wire.headers import encode_headers
 

@@ -56,7 +56,7 @@ class ThreeServers:
     restarts. Of the same consumer left alone none came again in eight restarts (of 1,417), nor of a
     durable one, on a work queue or not. So the ack is confirmed before the stream removes the message,
     and a consumer deleted in between takes the ack with it. A member waits for the removal before it
-    deletes its consumer (``member/removed.py``): nats-py, doing so, had 0 of 845 again without
+    deletes its consumer (``member/consumer/consuming.py``): nats-py, doing so, had 0 of 845 again without
     restarts, and 2 of 515 with five. What is left is tolerated here: 1 of 1,360 in 60 random events,
     which the servers gave again to the same pin, 0.24 s after they had confirmed its ack.
     """

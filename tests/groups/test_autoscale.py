@@ -17,7 +17,7 @@ from headrace.groups import (
 from headrace.groups import autoscale as module
 from headrace.groups.autoscale import Step, autoscale, rest_after
 from headrace.groups.lag import measure
-from headrace.groups.scaling.autoscaler import Policy, pool_of
+from headrace.groups.scaling import Policy, pool_of
 
 pytestmark = pytest.mark.peer
 

@@ -10,7 +10,7 @@ import pytest
 import peers
 from headrace.client import JetStream, connect
 from headrace.groups import GroupConfigurationError, PartitioningFilter, elastic
-from headrace.groups.watching.trouble import troubles
+from headrace.groups.trouble import troubles
 from waiting import until
 
 COUNT = 100

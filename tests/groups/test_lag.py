@@ -19,7 +19,7 @@ from headrace.groups import (
 )
 from headrace.groups import lag as aio_lag
 from headrace.groups.lag import GroupLag, MemberLag, PartitionLag, measure, rates
-from headrace.groups.watching.progress import First
+from headrace.groups.progress import First
 from headrace.sync import groups as sync_groups
 from headrace.sync.groups import lag as sync_lag
 from waiting import until

@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from headrace.groups.metrics import METRICS, prometheus
-from headrace.groups.watching.progress import GroupLag, MemberLag, PartitionLag, Pin
+from headrace.groups.progress import GroupLag, MemberLag, PartitionLag, Pin
 
 PIN = Pin("x", 5_000_000_000)
 LOOK = GroupLag(

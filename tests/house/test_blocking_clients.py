@@ -19,7 +19,7 @@ import headrace
 from blocking_client import command, plain, words
 from blocking_client.source import ProblemError
 from headrace import groups, sync
-from headrace.client import blocking
+from headrace.client.blocking import consumer
 from headrace.groups import exactly_once as once
 from headrace.jobs.client import AsyncJobsClient, BlockingWorker, JobsClient, Worker
 from headrace.jobs.client import aio as jobs_aio
@@ -49,9 +49,8 @@ OTHER_TYPES = [  # what a type is called without ``async``
 def twins() -> Iterator[tuple[Any, Any]]:
     """The public classes of ``headrace.sync``, those they return, and the asyncio classes."""
     names = [*(name for name in sync.__all__ if name != "Broker"), "OrderedConsumption"]
-    ordered = importlib.import_module(f"{blocking.__name__}.ordered")
     for name in names:
-        twin = getattr(sync, name, None) or getattr(ordered, name)
+        twin = getattr(sync, name, None) or getattr(consumer, name)
         inner = inspect.get_annotations(twin).get("_inner") if isinstance(twin, type) else None
         if inner is None:
             yield getattr(headrace, name), twin

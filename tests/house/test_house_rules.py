@@ -203,7 +203,7 @@ PLAIN_READERS = {
     "cli/serve/config.py": "catches the error of the reader",
     "client/publish/awaited.py": "of a fixed type, for each answer; catches what is nested too deep",
     "client/publish/fast_answers.py": "of a fixed type, for each answer; catches what is nested too deep",
-    "client/jetstream/stored/backup.py": "writes",
+    "client/jetstream/backup.py": "writes",
     "demo/chains.py": "of a fixed type: what the demo has published",
     "pipeline/declaring/document.py": "catches the error of the reader",
     "pipeline/running/run.py": "what Spark says of its own queries",

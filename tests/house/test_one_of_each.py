@@ -61,7 +61,7 @@ MECHANISMS = [
         r"class \w*(?:Lease|Lock|Tenure)\b",
         {
             "broker/store/io/files.py": "of a directory, by its file system",
-            "groups/member/ownership/lease.py": "what a member may handle, message by message",
+            "groups/member/lease.py": "what a member may handle, message by message",
         },
     ),
     Mechanism(

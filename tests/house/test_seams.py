@@ -14,14 +14,13 @@ SEAMS = {"client/seam.py": 14}
 
 LEFT = {
     "client/blocking": 60,
-    "client/connection.py": 2,
-    "client/ending.py": 5,
+    "client/connection.py": 7,
     "client/jetstream": 40,
     "client/jetstream_context.py": 1,
-    "client/kv": 1,
+    "client/kv.py": 1,
     "client/objects": 9,
     "client/publish": 2,
-    "client/services": 4,
+    "client/services.py": 4,
     "client/spans.py": 1,
     "jobs/client": 5,
     "testing/recorded.py": 1,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.wire import Parser
 from headrace.wire.frames import BAD, SUB, Frame
-from headrace.wire.subscribing import sub_pattern
+from headrace.wire.repeats import sub_pattern
 
 USUAL = st.sampled_from(
     [b"SUB a.b 1\r\n", b"SUB w.12.* 22\r\n", b"SUB a.> queue 333\r\n", b"SUB \xc3\xa4 \x80 z\r\n"]

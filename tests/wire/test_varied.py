@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.wire import Parser, parser, varied
+from headrace.wire import Parser, parser
+from headrace.wire import repeats as varied
 from headrace.wire.frames import BAD, MSG, PUB, Frame
 
 from .runs import byte_by_byte, check_damaged, encoded, told

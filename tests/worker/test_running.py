@@ -19,8 +19,7 @@ from headrace.client import Connection, JetStream, JetStreamMessage, Stream
 from headrace.errors import ConfigurationError, HandlerFailedError, JetStreamApiError, PullError
 from headrace.groups import GroupMessage, PartitioningFilter, elastic
 from headrace.worker import Delivered, Worker, current, run
-from headrace.worker.pages import Pages
-from headrace.worker.running import Running
+from headrace.worker.running import Pages, Running
 from waiting import until, until_pulling
 
 pytestmark = pytest.mark.peer

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..client import StreamMessage
-from ..client.dead_letters import send_again
+from ..client.seam import send_again
 from ..handling.dead_letter_headers import Letter, letter_of
 from .shared.asking import may_go_on
 from .shared.messages import time_of

@@ -21,8 +21,7 @@ from .shared.units import DURATION
 from .shared.verbs import command_of, output_above, own_values, run_loop
 
 if TYPE_CHECKING:
-    from ..worker.pages import Pages
-    from ..worker.running import Running
+    from ..worker.running import Pages, Running
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _INNER: Final = "HEADRACE_WORKER_RELOADED"  # set for the program that --reload runs
@@ -75,7 +74,7 @@ def run_worker(
     if reload and not os.environ.get(_INNER):
         run_loop(_anew(stop_timeout))
         return
-    from ..worker.loading import load
+    from ..worker.app import load
 
     worker = load(app)
     servers = place.servers if servers_typed or not worker.servers else worker.servers
@@ -85,7 +84,7 @@ def run_worker(
 async def _run(worker: Any, place: Where, servers: str, stop_timeout: float, http: str) -> None:
     from ..client import Options
     from ..worker import run
-    from ..worker.pages import Pages
+    from ..worker.running import Pages
 
     context = place.context
     beside: list[Callable[[Running], Pages]] = []

@@ -11,26 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..handling.failure import DeadLetter, OnFailure, Retry, Stop
-    from .calling import LongCall, long_call
+    from .calling import LongCall, ProgressBar, TransferProgress, long_call, progress_bar
     from .connection import Connection, connect
     from .health import ConsumptionStats, Health
+    from .jetstream.backup import Backup, BackupError, read_backup
     from .jetstream.consumer import Consumer
     from .jetstream.consuming.consume import Consumption
+    from .jetstream.direct_get import DirectBatch
     from .jetstream.message import Batch, JetStreamMessage
     from .jetstream.ordered import OrderedConsumer
-    from .jetstream.receiving.push import PushSubscription
-    from .jetstream.stored.backup import Backup, BackupError, read_backup
-    from .jetstream.stored.direct_get import DirectBatch
-    from .jetstream.stored.stored_message import StreamMessage
+    from .jetstream.push import PushSubscription
+    from .jetstream.stored_message import StreamMessage
     from .jetstream.stream import Stream
     from .jetstream.watch import Watch
     from .jetstream_context import JetStream
-    from .kv.config import KeyValueOptions, KeyValueStatus
-    from .kv.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
+    from .kv import (
+        Entry,
+        KeyExistsError,
+        KeyNotFoundError,
+        KeyValue,
+        KeyValueOptions,
+        KeyValueStatus,
+    )
     from .message import Message
     from .nats_context import Context, read_context
     from .net.options import Options
-    from .objects.config import ObjectStoreOptions
     from .objects.info import (
         ObjectDamagedError,
         ObjectExistsError,
@@ -38,11 +43,11 @@ if TYPE_CHECKING:
         ObjectLink,
         ObjectLinkError,
         ObjectNotFoundError,
+        ObjectStoreOptions,
         ObjectStoreStatus,
     )
     from .objects.reader import ObjectReader
     from .objects.store import ObjectStore
-    from .progress import ProgressBar, TransferProgress, progress_bar
     from .publish.atomic_batch import AtomicBatch, BatchRefusedError
     from .publish.publisher import Publisher, PublishError, PublishFailure
     from .subscription import Subscription
@@ -104,27 +109,38 @@ __all__ = [
 ]
 
 _MODULES = {
-    "connection": ("Connection", "connect"),
     ".handling.failure": ("DeadLetter", "OnFailure", "Retry", "Stop"),
+    "calling": (
+        "LongCall",
+        "ProgressBar",
+        "TransferProgress",
+        "long_call",
+        "progress_bar",
+    ),
+    "connection": ("Connection", "connect"),
     "health": ("ConsumptionStats", "Health"),
-    "jetstream.stored.backup": ("Backup", "BackupError", "read_backup"),
-    "jetstream.consuming.consume": ("Consumption",),
+    "jetstream.backup": ("Backup", "BackupError", "read_backup"),
     "jetstream.consumer": ("Consumer",),
-    "jetstream.stored.direct_get": ("DirectBatch",),
+    "jetstream.consuming.consume": ("Consumption",),
+    "jetstream.direct_get": ("DirectBatch",),
     "jetstream.message": ("Batch", "JetStreamMessage"),
     "jetstream.ordered": ("OrderedConsumer",),
-    "jetstream.receiving.push": ("PushSubscription",),
-    "jetstream.stored.stored_message": ("StreamMessage",),
+    "jetstream.push": ("PushSubscription",),
+    "jetstream.stored_message": ("StreamMessage",),
     "jetstream.stream": ("Stream",),
     "jetstream.watch": ("Watch",),
     "jetstream_context": ("JetStream",),
-    "kv.config": ("KeyValueOptions", "KeyValueStatus"),
-    "kv.keyvalue": ("Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue"),
-    "calling": ("LongCall", "long_call"),
+    "kv": (
+        "Entry",
+        "KeyExistsError",
+        "KeyNotFoundError",
+        "KeyValue",
+        "KeyValueOptions",
+        "KeyValueStatus",
+    ),
     "message": ("Message",),
     "nats_context": ("Context", "read_context"),
     "net.options": ("Options",),
-    "objects.config": ("ObjectStoreOptions",),
     "objects.info": (
         "ObjectDamagedError",
         "ObjectExistsError",
@@ -132,11 +148,11 @@ _MODULES = {
         "ObjectLink",
         "ObjectLinkError",
         "ObjectNotFoundError",
+        "ObjectStoreOptions",
         "ObjectStoreStatus",
     ),
     "objects.reader": ("ObjectReader",),
     "objects.store": ("ObjectStore",),
-    "progress": ("ProgressBar", "TransferProgress", "progress_bar"),
     "publish.atomic_batch": ("AtomicBatch", "BatchRefusedError"),
     "publish.publisher": ("PublishError", "PublishFailure", "Publisher"),
     "subscription": ("Subscription",),

@@ -15,29 +15,37 @@ from ..api.streams import StreamConfig, StreamInfo
 from ..cron import PRESETS, with_seconds
 from ..errors import ConfigurationError
 from ..subjects import is_valid_subject
+from .calling import TransferProgress
+from .jetstream.backup import restore_stream
 from .jetstream.calls import Api, check_name
 from .jetstream.configuration import known_bucket, seconds, time_text
-from .jetstream.consumer import Consumer
-from .jetstream.consumers import Consumers
+from .jetstream.consumer import Consumer, Consumers
 from .jetstream.ordered import OrderedConsumer
-from .jetstream.stored.backup import restore_stream
 from .jetstream.stream import Stream
 from .jetstream.streams import Streams
-from .kv import buckets
-from .kv.config import KeyValueOptions, KeyValueStatus, stream_name_of
-from .kv.keyvalue import KeyValue
+from .kv import (
+    KeyValue,
+    KeyValueOptions,
+    KeyValueStatus,
+    create_bucket,
+    create_or_update_bucket,
+    stream_name_of,
+    update_bucket,
+)
 from .message import HeadersLike, Payload
 from .net.leaders import delivery_seconds
-from .objects import stores
-from .objects.config import ObjectStoreOptions, object_bucket_config
-from .objects.info import ObjectStoreStatus, object_stream_name
-from .objects.store import ObjectStore
-from .progress import TransferProgress
+from .objects.info import (
+    ObjectStoreOptions,
+    ObjectStoreStatus,
+    object_bucket_config,
+    object_stream_name,
+)
+from .objects.store import ObjectStore, create_or_update_store, update_store
 from .publish.atomic_batch import AtomicBatch
 from .publish.awaited import publish_awaited
 from .publish.headers import PublishOptions, duration_text, with_pairs
-from .publish.make import make_publisher
 from .publish.publisher import Publisher, PublisherSettings, PublishFailure
+from .publish.transports import make_publisher
 
 if TYPE_CHECKING:
     from ..api.keywords import ConsumerFields, OrderedConsumerFields, StreamFields
@@ -409,7 +417,7 @@ class JetStream:
         ``direct`` and ``message_ttl``, in which clients differ, may be other in the one there is where
         they are not named. Raises JetStreamApiError (10058) if it has other settings.
         """
-        return KeyValue(self._api, await buckets.create(self._streams, bucket, options), bucket)
+        return KeyValue(self._api, await create_bucket(self._streams, bucket, options), bucket)
 
     async def update_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
         """Change these settings of a bucket; what is not named stays as it is.
@@ -418,14 +426,14 @@ class JetStream:
         smaller ``max_bytes`` removes nothing, and refuses new values until there is room. Raises
         BucketNotFoundError; JetStreamApiError if it cannot be changed so.
         """
-        return KeyValue(self._api, await buckets.update(self._streams, bucket, options), bucket)
+        return KeyValue(self._api, await update_bucket(self._streams, bucket, options), bucket)
 
     async def create_or_update_key_value(
         self, bucket: str, **options: Unpack[KeyValueOptions]
     ) -> KeyValue:
         """Make sure that a bucket exists with these settings, whichever client made it; as
         ``create_key_value`` and ``update_key_value``: one that exists keeps what is not named."""
-        stream = await buckets.create_or_update(self._streams, bucket, options)
+        stream = await create_or_update_bucket(self._streams, bucket, options)
         return KeyValue(self._api, stream, bucket)
 
     async def delete_key_value(self, bucket: str) -> None:
@@ -472,14 +480,14 @@ class JetStream:
         A smaller ``max_bytes`` removes nothing, and refuses new objects until there is room. Raises
         BucketNotFoundError; JetStreamApiError if it cannot be changed so.
         """
-        return ObjectStore(self._api, await stores.update(self._streams, bucket, options), bucket)
+        return ObjectStore(self._api, await update_store(self._streams, bucket, options), bucket)
 
     async def create_or_update_object_store(
         self, bucket: str, **options: Unpack[ObjectStoreOptions]
     ) -> ObjectStore:
         """Make sure that a bucket of objects exists with these settings; one that exists keeps what is
         not named."""
-        stream = await stores.create_or_update(self._streams, bucket, options)
+        stream = await create_or_update_store(self._streams, bucket, options)
         return ObjectStore(self._api, stream, bucket)
 
     async def delete_object_store(self, bucket: str) -> None:

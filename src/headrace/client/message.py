@@ -12,7 +12,7 @@ from ..wire.encode import pub
 from ..wire.frames import Frame
 from ..wire.headers import Headers as Headers  # part of a message, for those who handle one
 from ..wire.headers import encode_headers, parse_headers
-from .net.line_limit import WORDS_BYTES_MAX, check_line
+from .net.outbox import WORDS_BYTES_MAX, check_line
 
 if TYPE_CHECKING:
     from .net.session import Session

@@ -7,13 +7,18 @@ reach for nothing else (``tests/house/test_seams.py``). This is the one file tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from ..api.acks import IN_PROGRESS
+from ..errors import JetStreamApiError
+from ..handling.dead_letter_headers import Letter
 from .jetstream.consuming.answers import Answers
-from .jetstream.consuming.feed_settings import unheard
+from .jetstream.consuming.feed import unheard
 from .jetstream.message import place_of
+from .jetstream.stored_message import StreamMessage
+from .jetstream.stream import Stream
 from .jetstream.streams import Streams
+from .jetstream_context import JetStream
 
 if TYPE_CHECKING:
     from ..api.streams import StreamConfig
@@ -22,12 +27,10 @@ if TYPE_CHECKING:
     from .jetstream.calls import Api
     from .jetstream.consumer import Consumer
     from .jetstream.message import DeliveredMessage, JetStreamMessage
-    from .jetstream_context import JetStream
-    from .kv.keyvalue import KeyValue
+    from .kv import KeyValue
     from .message import HeadersLike, Payload
-    from .net.ports import Resident
+    from .net.session import Resident
     from .publish.headers import PublishOptions
-
 
 __all__ = [
     "ManagedConsumption",
@@ -218,3 +221,27 @@ async def confirm(message: DeliveredMessage, timeout: float | None) -> None:
 def is_decided_elsewhere(message: DeliveredMessage) -> bool:
     """Whether another server than the one we talk to may be the one that confirms, as in a cluster."""
     return message._is_decided_elsewhere()
+
+
+_GONE: Final = 10037  # no message found
+
+
+async def send_again(
+    js: JetStream, letters: Stream, message: StreamMessage, letter: Letter, target: str = ""
+) -> None:
+    """Publish the letter's message to whence it comes, or to ``target``; remove the letter when it is stored.
+
+    Within the duplicate window of its stream it is stored once, however often this is tried. The letter's
+    time is in its id: the first letter of a stream that was made again has the sequence of another one.
+    """
+    await js.publish(
+        target or letter.subject,
+        message.payload,
+        headers=letter.headers,
+        msg_id=f"{letters.name}.{message.sequence}.{message.timestamp_ns}.again",
+    )
+    try:
+        await letters.delete_message(message.sequence)
+    except JetStreamApiError as error:
+        if error.err_code != _GONE:
+            raise

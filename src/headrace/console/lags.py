@@ -16,14 +16,14 @@ from ..api.consumers import ConsumerInfo
 from ..api.roles import shows_progress
 from ..api.streams import StreamInfo
 from ..api.times import parse_time
-from ..client.jetstream.stored.stored_message import if_found
+from ..client.jetstream.stored_message import if_found
 from ..client.jetstream_context import JetStream
 from ..errors import HeadraceError
+from ..groups.progress import GroupLag, assemble
 from ..groups.record import names
 from ..groups.record.records import ElasticGroup, StaticGroup
 from ..groups.server.bucket import Records
 from ..groups.server.consumers import consumers_of, stream_of
-from ..groups.watching.progress import GroupLag, assemble
 from .look import Age, Group, GroupKey
 
 _LOG: Final = logging.getLogger("headrace.console")

@@ -12,8 +12,8 @@ from ..api.consumers import ConsumerInfo
 from ..api.streams import StreamInfo
 from ..findings.consumers import judge_consumer
 from ..findings.finding import Findings
+from ..groups.progress import GroupLag, rates
 from ..groups.record.records import ElasticGroup, StaticGroup
-from ..groups.watching.progress import GroupLag, rates
 from .pipelines import Pipelines, queries_of
 
 POINTS_MAX: Final = 900  # half an hour at a look every two seconds

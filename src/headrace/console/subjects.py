@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..api.streams import StreamInfo, StreamInfoRequest
-from ..client.jetstream.stored.stored_message import if_found
+from ..client.jetstream.stored_message import if_found
 from ..client.jetstream.stream import Stream
 from ..client.jetstream_context import JetStream
 from ..client.seam import api_of

@@ -10,7 +10,7 @@ from ..findings.finding import Findings
 from ..groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
 from ..groups.lag import GroupLag, Trouble, measure
 from ..groups.server.bucket import Records
-from ..groups.watching.trouble import troubles
+from ..groups.trouble import troubles
 from ..quantities import counted, duration_text
 
 PARTITIONS_SHOWN = 8

@@ -4,14 +4,14 @@ The room decides which member reads which partition, when an owner may begin and
 handler sees. It is handed a JetStream context (``connection.jetstream()``) of the client, and stands on
 the client alone, so it runs on any server. Begin reading at ``record`` (what a group is, and who owns what),
 then ``static`` and ``elastic`` (what users call), then ``member`` (a member at work). ``server`` is what a
-group has there, ``changing`` how one is changed, ``watching`` whether it gets on, ``scaling`` how many
-members it should have. Source: the partitioned consumer groups document.
+group has there, ``changing`` how one is changed, ``progress``, ``reach`` and ``trouble`` whether it gets on,
+``scaling`` how many members it should have. Source: the partitioned consumer groups document.
 """
 
 from __future__ import annotations
 
 from . import elastic, static
-from .changing.change import ChangeProgress
+from .changing import ChangeProgress
 from .errors import (
     GroupChangedError,
     GroupConfigurationError,
@@ -27,9 +27,8 @@ from .errors import (
 )
 from .member import DeadLetter, Membership, OnFailure, Retry, Stop
 from .message import GroupMessage
-from .record.assignment import MemberMapping
-from .record.change import GroupChange
-from .record.records import ElasticGroup, Layout, PartitioningFilter, StaticGroup
+from .record.assignment import MemberMapping, PartitioningFilter
+from .record.records import ElasticGroup, GroupChange, Layout, StaticGroup
 from .start import AfterConsumer, AfterGroup
 
 __all__ = [

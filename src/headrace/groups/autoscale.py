@@ -17,7 +17,7 @@ from ..errors import DisconnectedError, JetStreamApiError, NoRespondersError, Re
 from .errors import GroupConfigurationError
 from .lag import measure
 from .record.records import ElasticGroup
-from .scaling.autoscaler import Autoscaler, Decision, Policy, pool_of
+from .scaling import Autoscaler, Decision, Policy, pool_of
 from .server.bucket import Records
 
 if TYPE_CHECKING:

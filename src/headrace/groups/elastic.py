@@ -8,27 +8,29 @@ from __future__ import annotations
 import builtins
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..api.consumers import ConsumerConfig
 from ..client import JetStream, KeyExistsError
-from .changing import change as under_way
-from .changing.change import OnProgress
-from .creation import Creation, remove
-from .errors import GroupConfigurationError
+from . import changing as under_way
+from . import trouble
+from .changing import OnProgress
+from .errors import GroupConfigurationError, GroupError
 from .member import Membership
-from .member.joining import JoinOptions
+from .member.config import JoinOptions
 from .member.shared import Handler
 from .message import GroupMessage
-from .record.assignment import MemberMapping
-from .record.change import CLOSED_BYTES
+from .record.assignment import MemberMapping, PartitioningFilter
 from .record.names import check_group_name
-from .record.records import LIMITS, ElasticGroup, Layout, PartitioningFilter
+from .record.records import CLOSED_BYTES, LIMITS, ElasticGroup, Layout
 from .record.validation import mappings_given, texts_given
 from .server import consumers, work_queue
 from .server.bucket import ATTEMPTS, Records
-from .start import Start
-from .watching import trouble
+from .server.work_queue import Beginning
+from .start import Start, beginning, check_start
+
+if TYPE_CHECKING:
+    from ..api.streams import StreamInfo
 
 __all__ = [
     "active_members",
@@ -47,6 +49,75 @@ __all__ = [
     "undo_change",
     "update",
 ]
+
+
+class _Creation:
+    """One call of ``elastic.create``: ``check``, then ``write``.
+
+    Args:
+        wanted: the group as it is to be.
+        start: with which message it begins, if it is new.
+    """
+
+    def __init__(self, js: JetStream, wanted: ElasticGroup, start: Start) -> None:
+        self._js = js
+        self._wanted = wanted
+        self._start = start
+        self._records = Records(js, ElasticGroup)
+        self._beginning: Beginning | None = None
+
+    async def check(self) -> StreamInfo:
+        """The group's stream, as it is now. Nothing is made yet.
+
+        Raises GroupConfigurationError: a setting is wrong, or the stream does not exist or does not fit.
+        """
+        self._wanted.validate()
+        check_start(self._start)
+        origin = await consumers.origin_of(self._js, self._wanted.stream, "elastic")
+        work_queue.config_of(self._wanted, origin)
+        return origin
+
+    async def write(self, origin: StreamInfo) -> ElasticGroup:
+        """The work queue and the record, or those there are; raises as ``elastic.create``."""
+
+        async def prepare() -> ElasticGroup:
+            return await self._prepare(origin)
+
+        async def first() -> Beginning:
+            return await self._first(origin)
+
+        wanted, records = self._wanted, self._records
+        await records.make(origin.config.num_replicas)
+        stored, created = await records.create_or_get(wanted, prepare)
+        try:
+            await work_queue.ensure(self._js, stored, origin, first)
+        except GroupError:
+            if created:
+                await records.delete(wanted.stream, wanted.name, revision=stored.revision)
+            raise
+        return stored
+
+    async def _prepare(self, origin: StreamInfo) -> ElasticGroup:
+        """What has to be there before the record: there is no group of that name."""
+        js, wanted = self._js, self._wanted
+        if (buried := await self._records.buried(wanted.stream, wanted.name)) is not None:
+            await _remove(js, self._records, buried)
+        await trouble.check_new(js, wanted, origin)
+        await self._first(origin)
+        await work_queue.prepare(js, wanted, origin)
+        return wanted
+
+    async def _first(self, origin: StreamInfo) -> Beginning:
+        """Where it begins; asked once, as what comes meanwhile must not move it."""
+        if self._beginning is None:
+            self._beginning = await beginning(self._js, origin, self._start)
+        return self._beginning
+
+
+async def _remove(js: JetStream, records: Records[ElasticGroup], record: ElasticGroup) -> None:
+    """Delete what belongs to a group whose record is buried."""
+    await work_queue.remove(js, record)
+    await records.forget(record)
 
 
 async def create(
@@ -101,7 +172,7 @@ async def create(
         mappings_given(member_mappings),
         layout,
     )
-    creation = Creation(js, wanted, start)
+    creation = _Creation(js, wanted, start)
     return await creation.write(await creation.check())
 
 
@@ -261,7 +332,7 @@ async def delete(js: JetStream, stream: str, group: str) -> None:
     """
     records = Records(js, ElasticGroup)
     record = await records.bury(stream, group)
-    await remove(js, records, record)
+    await _remove(js, records, record)
 
 
 async def active_members(js: JetStream, stream: str, group: str) -> builtins.list[str]:

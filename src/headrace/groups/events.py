@@ -75,7 +75,7 @@ class GroupStuck(Event):
     the stream is gone, its subjects were renamed, its transform numbers other partitions. Told once, while it
     lasts.
 
-    ``kind`` is a word for programs, as of ``headrace.groups.watching.trouble.Trouble``; ``text`` says what is
+    ``kind`` is a word for programs, as of ``headrace.groups.trouble.Trouble``; ``text`` says what is
     the case, ``mend`` what mends it.
     """
 

@@ -17,10 +17,7 @@ from ..api.errors import Errors
 from ..errors import JetStreamApiError, NoRespondersError
 from ..limits import INFOS_PER_PAGE
 from .errors import GroupNotFoundError
-from .record import names
-from .record.records import ElasticGroup, StaticGroup, first_of
-from .server.consumers import stream_of
-from .watching.progress import (
+from .progress import (
     First,
     GroupLag,
     MemberLag,
@@ -32,8 +29,11 @@ from .watching.progress import (
     lag_of,
     rates,
 )
-from .watching.reach import Trouble
-from .watching.trouble import troubles as _troubles
+from .reach import Trouble
+from .record import names
+from .record.records import ElasticGroup, StaticGroup, first_of
+from .server.consumers import stream_of
+from .trouble import troubles as _troubles
 
 if TYPE_CHECKING:
     from ..api.consumers import ConsumerInfo

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..client import JetStreamMessage
     from ..client.message import Headers
     from ..handling.callbacks import Queued
-    from .member.ownership.lease import Generation
+    from .member.lease import Generation
 else:
     JetStreamMessage = Generation = Any  # msgspec evaluates the annotations of a struct
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ..exposition import Labels, Metric, described, label_text
-from .watching.progress import GroupLag, MemberLag, PartitionLag
+from .progress import GroupLag, MemberLag, PartitionLag
 
 Sample = tuple[Labels, float | None]
 Read = Callable[[GroupLag], Iterable[Sample]]

@@ -12,9 +12,10 @@ from typing import Unpack
 
 from ..api.consumers import ConsumerConfig
 from ..client import JetStream
+from . import trouble
 from .errors import GroupExistsError
 from .member import Membership
-from .member.joining import JoinOptions
+from .member.config import JoinOptions
 from .member.shared import Handler
 from .message import GroupMessage
 from .record.assignment import MemberMapping
@@ -24,7 +25,6 @@ from .record.validation import mappings_given, texts_given
 from .server import consumers
 from .server.bucket import FoundGroups, Records
 from .start import Start, check_start, first_sequence
-from .watching import trouble
 
 __all__ = ["active_members", "create", "delete", "get", "is_active", "join", "list", "step_down"]
 

@@ -20,20 +20,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..client.blocking.batch import AtomicBatch
 from ..client.blocking.buckets import KeyValue, ObjectReader, ObjectStore, Watch
 from ..client.blocking.calling import LongCall, long_call
 from ..client.blocking.connection import Connection, connect
-from ..client.blocking.consume import Consumption
-from ..client.blocking.consumer import Consumer
-from ..client.blocking.jetstream import JetStream
+from ..client.blocking.consumer import Consumer, Consumption, OrderedConsumer
+from ..client.blocking.jetstream import JetStream, Stream
 from ..client.blocking.messages import Batch, JetStreamMessage, Message
-from ..client.blocking.ordered import OrderedConsumer
-from ..client.blocking.publisher import Publisher
-from ..client.blocking.push import PushSubscription
+from ..client.blocking.publisher import AtomicBatch, Publisher
 from ..client.blocking.services import Service, ServiceGroup
-from ..client.blocking.stream import Stream
-from ..client.blocking.subscription import Subscription
+from ..client.blocking.subscription import PushSubscription, Subscription
 
 if TYPE_CHECKING:
     from ..embedded import BlockingBroker

@@ -9,7 +9,7 @@ import msgspec
 from ..client.jetstream.message import JetStreamMessage
 from ..client.message import HeadersLike, Payload, header_block, payload_bytes
 from ..errors import ConfigurationError
-from ..groups.member.ownership.lease import Generation, Lease
+from ..groups.member.lease import Generation, Lease
 from ..groups.message import GroupMessage
 from ..handling.callbacks import Queued
 from ..subjects import is_literal, is_valid_subject

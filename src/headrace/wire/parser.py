@@ -21,9 +21,16 @@ from typing import Any, Final, NamedTuple
 from ..errors import LimitExceededError, ProtocolError
 from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
-from .repeats import REPEATED_PAYLOAD_BYTES_MAX, read_repeats, repeat_pattern
-from .subscribing import SUB_START, sub_pattern
-from .varied import RUN_MIN, read_varied, varied_pattern
+from .repeats import (
+    REPEATED_PAYLOAD_BYTES_MAX,
+    RUN_MIN,
+    SUB_START,
+    read_repeats,
+    read_varied,
+    repeat_pattern,
+    sub_pattern,
+    varied_pattern,
+)
 
 _FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cluster
 _FROM_SERVER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024  # the highest setting of a nats-server

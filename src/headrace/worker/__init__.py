@@ -7,7 +7,7 @@
     @worker.consumer("ORDERS", "billing", on_failure=DeadLetter("dead.billing"))
     async def bill(order: Order) -> None: ...
 
-``headrace worker app:worker`` runs it: ``running`` does the work, ``pages`` answers probes, ``reloading``
+``headrace worker app:worker`` runs it: ``running`` does the work and answers probes, ``reloading``
 starts it anew where its files change. ``typed`` and ``handling`` make a handler of a function, ``schemas``
 and ``schema_conversion`` read and write by the schemas of a registry. Begin reading at ``app``.
 """

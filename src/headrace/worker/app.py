@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from ..client.jetstream.consuming.concurrent import check_concurrency
-from ..client.jetstream.receiving.pull import PriorityOptions, check_options
+from ..client.jetstream.pull import PriorityOptions, check_options
 from ..errors import ConfigurationError
 from ..handling.callbacks import check_callback, check_plain
 from ..handling.failure import DeadLetter, OnFailure
@@ -21,7 +25,8 @@ if TYPE_CHECKING:
     from ..api.consumers import ConsumerConfig
     from ..client.connection import Connection
 
-__all__ = ["ConsumerSource", "GroupSource", "Source", "Worker"]
+__all__ = ["ConsumerSource", "GroupSource", "Source", "Worker", "load"]
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 Lifespan = Callable[["Connection"], AbstractAsyncContextManager[object]]
@@ -270,3 +275,40 @@ def _with_misfits(policy: OnFailure | None) -> OnFailure | None:
     if not isinstance(policy, DeadLetter) or MisfitError in policy.never:
         return policy
     return replace(policy, never=(*policy.never, MisfitError))
+
+
+def load(name: str) -> Worker:
+    """The worker called ``module:attribute``; the module is looked for in the working directory, too.
+
+    Raises ConfigurationError: there is none. What the module itself raises is the program's.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not module_name or not colon or not attribute:
+        raise ConfigurationError(
+            f"{name!r} names no worker; accepted is module:attribute, as app:worker"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # something that the module itself imports
+        raise ConfigurationError(
+            f"there is no module {module_name!r} here ({here}), nor is one installed"
+        ) from error
+    found: object = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, Worker):
+        workers = sorted(key for key, value in vars(module).items() if isinstance(value, Worker))
+        raise ConfigurationError(
+            f"{name!r} is {found!r}; accepted is a headrace.worker.Worker"
+            + (f"; the module has {', '.join(workers)}" if workers else "")
+        )
+    if not found.sources:
+        raise ConfigurationError(
+            f"worker {name!r} handles nothing: it has no consumer and no group"
+        )
+    return found

@@ -1,5 +1,6 @@
 """A function as the handler of a consumer or a group: hooks around it, arguments before it, the result, the
-acknowledgement and the clock after it."""
+acknowledgement and the clock after it.
+"""
 
 from __future__ import annotations
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import SplitResult
 
 from ..client.connection import connect
 from ..client.health import WELL, Health, unwell
+from ..client.metrics import MetricsServer
+from ..client.metrics import prometheus as of_connections
 from ..client.net.options import Options
 from ..errors import ConnectionClosedError, DisconnectedError, HeadraceError, RequestTimeoutError
 from ..groups import elastic, static
 from ..handling.dead_letter_headers import id_of_message
+from ..web.pages import NUMBERS, Page, plain
 from .app import ConsumerSource, GroupSource, Source, Worker
 from .handling import handler_of
-from .metrics import Row, SourceNumbers
+from .metrics import Row, SourceNumbers, prometheus
 from .schema_conversion import Lookups, Reading, Writing
 from .typed import takes_of
 
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from ..groups.member import Membership
 
 __all__ = ["Running", "run"]
+
 
 STOP_TIMEOUT_S: Final = 25.0  # below the 30 s after which a container is killed
 LOOK_EVERY_S: Final = 5.0  # at what waits in the server
@@ -294,3 +300,35 @@ async def _publish(
     """Once for each message: the id is made of it, and the stream keeps one of an id."""
     msg_id = id_of_message(message.metadata, source.name)
     await js.publish(source.publish, body, headers=headers, msg_id=msg_id)
+
+
+class Pages(MetricsServer):
+    """Serves them while it is entered.
+
+    Args:
+        running: the worker.
+        host, port: where to listen; port 0 is any free one.
+    """
+
+    def __init__(self, running: Running, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__({}, host=host, port=port)
+        self._running = running
+
+    def _page(self, url: SplitResult) -> Page:
+        running, path = self._running, url.path
+        if path == "/healthz":
+            return _probe(running.live())
+        if path == "/readyz":
+            return _probe(running.ready())
+        if path == "/metrics":
+            text = prometheus(running.rows())
+            if running.connection is not None:
+                labels = {"connection": running.worker.name}
+                text += of_connections([(running.connection.stats(), labels)])
+            return Page(200, NUMBERS, text.encode())
+        return plain(404, "there are /healthz, /readyz and /metrics\n")
+
+
+def _probe(health: Health) -> Page:
+    told = {"status": "ok" if health else "unavailable", "reason": health.reason}
+    return Page(200 if health else 503, "application/json", json.dumps(told).encode() + b"\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from ..client.kv.keyvalue import KeyNotFoundError
+from ..client.kv import KeyNotFoundError
 from ..errors import ConfigurationError, DisconnectedError, NoRespondersError, RequestTimeoutError
 from ..schemas.codecs import Codec, UnfitError, codecs_of
 from ..schemas.errors import NoSchemaError, RegistryAwayError

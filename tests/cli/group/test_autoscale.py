@@ -25,7 +25,7 @@ from headrace.cli.shared.verbs import command_of
 from headrace.client import JetStream
 from headrace.groups import GroupConfigurationError, elastic
 from headrace.groups.autoscale import Step
-from headrace.groups.scaling.autoscaler import Decision
+from headrace.groups.scaling import Decision
 from waiting import until
 
 DECISION = Decision(

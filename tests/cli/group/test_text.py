@@ -5,7 +5,7 @@ import json
 
 from headrace.cli.group.text import line, seconds_text, table
 from headrace.cli.group.text import table_document as document
-from headrace.groups.watching.progress import GroupLag, MemberLag, PartitionLag, Pin, Rates
+from headrace.groups.progress import GroupLag, MemberLag, PartitionLag, Pin, Rates
 
 PIN = Pin("abc", 1_700_000_000_000_000_000)
 LOOK = GroupLag(

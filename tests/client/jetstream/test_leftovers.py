@@ -17,7 +17,7 @@ from headrace.api.streams import StreamConfig, StreamInfo, StreamSource, StreamS
 from headrace.client import JetStream
 from headrace.client.events import ErrorEvent, Event
 from headrace.client.jetstream import streams
-from headrace.client.jetstream.leftovers import leftovers_in
+from headrace.client.jetstream.streams import leftovers_in
 from headrace.client.seam import create_empty_stream
 
 BEFORE, MADE, SOON, LATE = (f"2026-11-29T01:00:{second:02}Z" for second in (1, 2, 3, 59))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.net.keepalive import PING_COMMAND, KeepAlive
+from headrace.client.net.liveness import PING_COMMAND, KeepAlive
 from headrace.errors import DisconnectedError
 
 LOST = DisconnectedError("lost")

@@ -9,7 +9,7 @@ import pytest
 
 import peers
 from headrace.client import Connection, JetStream, connect
-from headrace.client.net.line_limit import WORDS_BYTES_MAX, check_line, reply_bytes
+from headrace.client.net.outbox import WORDS_BYTES_MAX, check_line, reply_bytes
 from headrace.embedded import Broker
 from headrace.errors import ConfigurationError, LimitExceededError
 

@@ -28,7 +28,7 @@ async def test_an_outage_is_logged_as_it_begins_lasts_and_ends(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headrace.client.net.outage.STILL_WAITING_S", 0.05)
+    monkeypatch.setattr("headrace.client.net.reconnect.STILL_WAITING_S", 0.05)
     caplog.set_level(logging.DEBUG, "headrace.client")
     server = reference_server
     async with (

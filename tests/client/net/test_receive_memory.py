@@ -12,7 +12,7 @@ READS, ROOM_BYTES, READ_BYTES = 100, 256 * 1024, 64 * 1024
 
 PROGRAM = f"""
 import resource, socket, sys
-from headrace.client.net.receive_memory import keep_freed_memory
+from headrace.client.net.link import keep_freed_memory
 
 if sys.argv[1] == "kept":
     keep_freed_memory()

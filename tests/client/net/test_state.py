@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.net.session import Session
-from headrace.client.net.state import TRANSITIONS, Change, State, TransitionError, after
+from headrace.client.net.session import TRANSITIONS, Change, Session, State, TransitionError, after
 from headrace.embedded import Broker
 from headrace.errors import ConnectionClosedError
 from waiting import until

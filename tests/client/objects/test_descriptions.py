@@ -12,7 +12,7 @@ from headrace.client.net.handshake import ServerInfo
 from headrace.client.nuid import Nuid
 from headrace.client.objects.descriptions import ATTEMPTS_MAX, Descriptions
 from headrace.client.objects.info import ObjectInfo
-from headrace.client.objects.leftovers import Leftovers
+from headrace.client.objects.writer import Leftovers
 from headrace.errors import HeadraceError, JetStreamApiError, RequestTimeoutError
 
 CONFLICT = JetStreamApiError(

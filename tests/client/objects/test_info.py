@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.objects.document import decode_info, encode_info
 from headrace.client.objects.info import (
     NAME_BYTES_MAX,
     ObjectDamagedError,
     ObjectInfo,
     ObjectLink,
+    decode_info,
+    encode_info,
     meta_subject,
 )
 from headrace.client.objects.writer import _chunks

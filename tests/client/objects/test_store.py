@@ -544,7 +544,7 @@ async def test_time_settles_what_an_unanswered_put_left(
     with monkeypatch.context() as patched, pytest.raises(TimeoutUnknownError):
         patched.setattr(PUBLISH, lost)
         await store.put("x", b"unknown")
-    monkeypatch.setattr("headrace.client.objects.leftovers.SETTLED_S", 0.0)
+    monkeypatch.setattr("headrace.client.objects.writer.SETTLED_S", 0.0)
     await store.put("y", b"another")
     assert list((await chunks_of(store)).values()) == [1]
 

@@ -13,8 +13,8 @@ from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.server import User
 from headrace.client import Connection
 from headrace.client.net.inprocess import InProcessOutbox
-from headrace.client.publish.inprocess_publisher import InProcessPublisher
 from headrace.client.publish.publisher import PublishError, PublishFailure
+from headrace.client.publish.transports import InProcessPublisher
 from headrace.embedded import Broker
 from headrace.errors import (
     ConnectionClosedError,

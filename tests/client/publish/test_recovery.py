@@ -17,11 +17,10 @@ from headrace.api.streams import StreamNamesResponse
 from headrace.client.events import Event, LeaderWaitOver, WaitingForLeader
 from headrace.client.jetstream.calls import Api
 from headrace.client.net.handshake import ServerInfo
-from headrace.client.net.leader_waits import LeaderWaits
-from headrace.client.net.ports import Counts
+from headrace.client.net.session import Counts, LeaderWaits
 from headrace.client.nuid import Nuid
 from headrace.client.publish.publisher import PublisherSettings, PublishFailure
-from headrace.client.publish.wire_publisher import WirePublisher
+from headrace.client.publish.transports import WirePublisher
 from headrace.errors import NoRespondersError, RequestTimeoutError
 from headrace.wire.frames import MSG, Frame
 from headrace.wire.headers import header_value

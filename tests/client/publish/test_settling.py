@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client import JetStream, Message, Publisher, PublishFailure
-from headrace.client.publish.settling import parts_of
+from headrace.client.publish.fast_publisher import parts_of
 from headrace.errors import JetStreamApiError, RequestTimeoutError
 from headrace.wire.encode import pub
 from waiting import until

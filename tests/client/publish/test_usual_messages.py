@@ -10,11 +10,9 @@ import pytest
 from headrace.client import connect
 from headrace.client.message import HeadersLike
 from headrace.client.publish.fast_answers import APPEND, with_reply
-from headrace.client.publish.fast_batching import State
-from headrace.client.publish.fast_publisher import FastPublisher
-from headrace.client.publish.inprocess_publisher import InProcessPublisher, _Source
+from headrace.client.publish.fast_publisher import FastPublisher, State
 from headrace.client.publish.publisher import Publisher
-from headrace.client.publish.wire_publisher import WirePublisher
+from headrace.client.publish.transports import InProcessPublisher, WirePublisher, _Source
 from headrace.embedded import Broker
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -18,9 +18,8 @@ from headrace.groups import (
     PartitioningFilter,
     StaticGroup,
 )
-from headrace.groups.member.config import Plan, Settings, plans
-from headrace.groups.member.handlers.keys import key_function
-from headrace.groups.member.ownership.takeover import Takeover
+from headrace.groups.member.config import Plan, Settings, key_function, plans
+from headrace.groups.member.lease import Takeover
 from headrace.handling.failure import Again, DeadLetter, Give, Retry, Stop, decide
 from headrace.handling.key_order import Lanes, Line
 

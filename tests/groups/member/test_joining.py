@@ -1,3 +1,5 @@
+"""The options of joining a group: what ``JoinOptions`` names is what ``join`` takes."""
+
 from __future__ import annotations
 
 import inspect
@@ -6,10 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.groups import elastic, static
-from headrace.groups.blocking import elastic as blocking_elastic
-from headrace.groups.blocking import static as blocking_static
 from headrace.groups.member import Membership
-from headrace.groups.member.joining import JoinOptions
+from headrace.groups.member.config import JoinOptions
+from headrace.sync.groups import elastic as blocking_elastic
+from headrace.sync.groups import static as blocking_static
 
 NOT_OF_JOIN = {"random", "threads"}
 

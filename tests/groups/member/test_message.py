@@ -16,7 +16,7 @@ from headrace.errors import (
     RequestTimeoutError,
 )
 from headrace.groups import GroupMessage, NotConfirmedError, NotOwnedError
-from headrace.groups.member.ownership.lease import Generation, Lease
+from headrace.groups.member.lease import Generation, Lease
 
 
 class Delivered:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.groups.member.silence import Silence
+from headrace.groups.member.shared import Silence
 from sim.groups import client
 from sim.groups.world import World
 

@@ -19,7 +19,7 @@ from headrace.groups import (
     PartitioningFilter,
     StaticGroup,
 )
-from headrace.groups.record.transforms import transforms
+from headrace.groups.record.assignment import transforms
 from headrace.transforms import SubjectTransform
 
 MAPPINGS = (MemberMapping("m1", (0, 2)), MemberMapping("m2", (1,)))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, JetStreamApiError
 from headrace.groups import GroupError, MemberMapping, PartitioningFilter, elastic, static
-from headrace.groups.record.assignment import assign
-from headrace.groups.record.transforms import transforms
+from headrace.groups.record.assignment import assign, transforms
 from sim.groups.client import connect
 from sim.groups.loop import Process
 

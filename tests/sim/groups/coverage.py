@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.client.jetstream.receiving.waiter import Waiter
+from headrace.client.jetstream.consuming.feed import Waiter
 from headrace.groups.member.consumer import machine
 from headrace.groups.member.consumer.consuming import Consuming
 from headrace.groups.member.consumer.member_consumer import MemberConsumer
 from headrace.groups.member.handlers.handling import Handling
 from headrace.groups.member.handlers.on_loop import ConcurrentHandlers, InTurn
 from headrace.groups.member.handlers.on_threads import OnThreads
-from headrace.groups.member.ownership.lease import Lease
-from headrace.groups.member.ownership.pinned import Pinned
-from headrace.groups.member.ownership.renewal import Renewal
+from headrace.groups.member.lease import Lease
+from headrace.groups.member.pinned import Pinned, Renewal
 from sim.whole.coverage import Path
 
 __all__ = ["EVENTS", "PATHS"]

@@ -15,10 +15,9 @@ from headrace.groups.member.consumer.machine import Deleted, Event, Lost
 from headrace.groups.member.consumer.member_consumer import MemberConsumer
 from headrace.groups.member.handlers.handling import Handling
 from headrace.groups.member.handlers.on_threads import OnThreads
-from headrace.groups.member.ownership.intake import Intake
-from headrace.groups.member.ownership.lease import Lease
-from headrace.groups.member.ownership.renewal import Renewal
-from headrace.groups.member.ownership.takeover import Takeover
+from headrace.groups.member.intake import Intake
+from headrace.groups.member.lease import Lease, Takeover
+from headrace.groups.member.pinned import Renewal
 from headrace.handling.key_order import Lanes
 
 __all__ = ["SABOTAGES", "Sabotage"]
@@ -103,7 +102,7 @@ def pin_is_kept_by_who_leaves(patch: pytest.MonkeyPatch) -> None:
     async def let_go(*_: object) -> None:
         await asyncio.sleep(0)
 
-    patch.setattr("headrace.groups.member.ownership.pinned.Pinned.let_go", let_go)
+    patch.setattr("headrace.groups.member.pinned.Pinned.let_go", let_go)
 
 
 def owner_without_a_pin_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:

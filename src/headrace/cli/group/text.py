@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ...groups import ElasticGroup, StaticGroup
 from ...groups.lag import GroupLag, MemberLag, PartitionLag, Pin, Rates
+from ...groups.reach import Trouble
 from ...groups.server.consumers import consumers_of, stream_of
-from ...groups.watching.reach import Trouble
 from ...quantities import counted
 from .arguments import filter_text, mapping_text, ranges
 

@@ -24,7 +24,7 @@ from ...groups import (
 )
 from ...groups.server.bucket import Records
 from ...groups.server.consumers import consumers_of, existing, stream_of
-from ...groups.watching.trouble import troubles
+from ...groups.trouble import troubles
 from ..shared.asking import may_go_on
 from ..shared.errors import Failure
 from ..shared.output import Table

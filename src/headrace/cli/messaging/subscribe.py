@@ -16,7 +16,7 @@ import click
 
 from ...api.consumers import ConsumerConfig
 from ...api.times import format_time
-from ...client.jetstream.receiving.pull import PriorityOptions
+from ...client.jetstream.pull import PriorityOptions
 from ...errors import HeadraceError
 from ...files import opened
 from ...quantities import counted

@@ -27,7 +27,7 @@ from ...client import (
     StreamMessage,
     TransferProgress,
 )
-from ...client.jetstream.stored.stored_message import if_found
+from ...client.jetstream.stored_message import if_found
 from ...client.publish.publisher import PublishFailure
 from ...errors import HeadraceError, JetStreamApiError
 from ...findings.streams import group_of_queue

@@ -17,7 +17,7 @@ from ...api.streams import (
     StreamSource,
     SubjectTransformConfig,
 )
-from ...client.jetstream.removals import loss_of
+from ...client.jetstream.streams import loss_of
 from ...errors import StreamExistsError
 from ..shared.asking import may_go_on
 from ..shared.configuration import (

@@ -9,7 +9,7 @@ from datetime import datetime
 import click
 
 from ...client import Stream, StreamMessage
-from ...client.jetstream.stored.stored_message import if_found, is_marker
+from ...client.jetstream.stored_message import if_found, is_marker
 from ...errors import JetStreamApiError
 from ..shared.asking import read_line
 from ..shared.errors import Failure

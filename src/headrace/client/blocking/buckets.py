@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Coroutine, Iterator
 from typing import Any, Generic, Self
 
-from ..jetstream.unclosed import place_of_call
+from ..jetstream.calls import place_of_call
 from ..jetstream.watch import T
 from ..jetstream.watch import Watch as AioWatch
-from ..kv.keyvalue import KeyValue as AioKeyValue
+from ..kv import KeyValue as AioKeyValue
 from ..objects.info import ObjectInfo
 from ..objects.reader import ObjectReader as AioObjectReader
 from ..objects.store import ObjectStore as AioObjectStore

@@ -10,9 +10,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from ...errors import ConfigurationError
 from ..calling import LongCall as AioLongCall
-from ..calling import check_tells
+from ..calling import TransferProgress, check_tells
 from ..calling import long_call as aio_long_call
-from ..progress import TransferProgress
 from .loop_thread import Blocking, LoopThread, sides_of
 from .methods import made_by
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
+from collections.abc import Iterator
 from functools import partial
+from typing import TypeVar
 
 from ...wire.frames import Frame
 from ...wire.inprocess import Chunk
 from ..jetstream.message import Batch as AioBatch
 from ..jetstream.message import DeliveredMessage, MessageBatch
-from ..jetstream.receiving.pull import Status
+from ..jetstream.pull import Status
 from ..message import HeadersLike, MessageView, Payload
 from ..net.session import Session
 from .loop_thread import LoopThread
+
+T = TypeVar("T")
 
 
 class Message(MessageView, eq=False, kw_only=True):
@@ -103,3 +109,10 @@ class Batch(MessageBatch[JetStreamMessage]):
 
     def _send(self, data: Chunk, count: int) -> None:
         self._thread.post(partial(self._session.send_answers, data, count))
+
+
+def take(held: deque[T], count: int) -> Iterator[T]:
+    """The first ``count`` of what a thread holds, or less where the loop has taken it back meanwhile."""
+    with contextlib.suppress(IndexError):
+        for _ in range(count):
+            yield held.popleft()

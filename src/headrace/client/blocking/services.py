@@ -7,9 +7,9 @@ from typing import Self
 
 from ...errors import ConfigurationError
 from ...handling.callbacks import check_plain
-from ..services.documents import checked_queue
-from ..services.service import Service as AioService
-from ..services.service import ServiceGroup as AioServiceGroup
+from ..services import Service as AioService
+from ..services import ServiceGroup as AioServiceGroup
+from ..services import checked_queue
 from .loop_thread import callback_here
 from .messages import Message
 from .methods import Blocking, blocking, calling

@@ -19,7 +19,7 @@ from ..message import Message, MessageView, preview
 
 if TYPE_CHECKING:
     from ..net.session import Session
-    from .receiving.pull import Status
+    from .pull import Status
 
 
 _QUEUED: Final = Queued()

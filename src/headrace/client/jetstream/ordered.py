@@ -33,12 +33,12 @@ from ...errors import (
 )
 from ...handling.callbacks import tell
 from ...identity import MessageIdentity, Sameness, compare
-from .consumers import Consumers
+from .calls import place_of_call, warn_of_left
+from .consumer import Consumers
 from .consuming.consume import LEAVE_BY, Consumption
-from .consuming.feed_settings import unheard
+from .consuming.feed import unheard
+from .fetch import REMAINING_MIN_S
 from .message import Batch, JetStreamMessage
-from .receiving.fetch import REMAINING_MIN_S
-from .unclosed import place_of_call, warn_of_left
 
 if TYPE_CHECKING:
     from ...api.acks import AckTokens

@@ -22,21 +22,14 @@ from ...api.snapshots import CHUNK_BYTES_DEFAULT
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig, StreamInfo, StreamInfoRequest
 from ...errors import ConfigurationError, NoRespondersError
 from ...limits import SUBJECTS_PER_PAGE
-from ..progress import TransferProgress
+from ..calling import TransferProgress
+from .backup import Backup, backup_stream
 from .calls import Api
 from .configuration import config_from, merged, moment, with_external_domains
-from .consumer import Consumer
-from .consumers import Consumers
+from .consumer import Consumer, Consumers
+from .direct_get import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
 from .ordered import OrderedConsumer
-from .stored.backup import Backup, backup_stream
-from .stored.direct_get import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
-from .stored.stored_message import (
-    StreamMessage,
-    counter_value,
-    from_direct,
-    from_document,
-    if_found,
-)
+from .stored_message import StreamMessage, counter_value, from_direct, from_document, if_found
 
 if TYPE_CHECKING:
     from ...api.keywords import ConsumerFields, OrderedConsumerFields, StreamFields

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 from ...errors import DisconnectedError, JetStreamApiError, NoRespondersError, RequestTimeoutError
 from .message import JetStreamMessage
 from .ordered import OrderedConsumer, OrderedConsumption, until_reachable
-from .stored.stored_message import StreamMessage, if_found
+from .stored_message import StreamMessage, if_found
 
 if TYPE_CHECKING:
     from .stream import Stream

@@ -23,10 +23,11 @@ from ...errors import (
     RequestTimeoutError,
 )
 from ...retries import pause_s
-from .leader_waits import LeaderWait
+from .session import LeaderWait
 
 if TYPE_CHECKING:
     from .session import Session
+
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ from ...errors import ConfigurationError
 from ...field_docs import described
 from ...handling.callbacks import check_plain
 from ...subjects import is_valid_subject
-from ..auth.nkeys import KeyPair, read_credentials
 from ..events import Event
 from .handshake import Credentials
-from .line_limit import INBOX_PREFIX_BYTES_MAX
+from .nkeys import KeyPair, read_credentials
+from .outbox import INBOX_PREFIX_BYTES_MAX
 
 if TYPE_CHECKING:
     from .connect_options import ConnectOptions

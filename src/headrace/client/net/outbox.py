@@ -8,12 +8,85 @@ waits for, and no longer, is withdrawn as long as it was not handed over (``Slip
 from __future__ import annotations
 
 import asyncio
+from asyncio import AbstractEventLoop
+from asyncio import _get_running_loop as running_loop
 from threading import get_ident
 from typing import Any, ClassVar, Final
 
-from ...errors import BufferFullError, ConnectionClosedError
+from ...errors import BufferFullError, ConnectionClosedError, LimitExceededError, WrongLoopError
+from ...limits import CONTROL_LINE_BYTES_MAX
 from ...wire.inprocess import Chunk
-from .own_loop import wrong_loop
+
+_WHAT_TO_DO: Final = (
+    "Each asyncio.run has a loop of its own, and so has each call of an async view under WSGI. Connect in "
+    "the loop that uses the connection, or use headrace.sync, which all threads and loops may use"
+)
+
+
+def wrong_loop(loop: AbstractEventLoop) -> WrongLoopError | None:
+    """What to raise where something is done to what belongs to ``loop``, if it cannot be done here.
+
+    Without a running loop it can: what is queued is sent when ``loop`` goes on.
+    """
+    running = running_loop()
+    if running is loop:
+        return None
+    if loop.is_closed():
+        return WrongLoopError(
+            f"the event loop that this connection was made in is closed. {_WHAT_TO_DO}"
+        )
+    if running is not None:
+        return WrongLoopError(
+            f"this connection was made in another event loop than the one that runs here. {_WHAT_TO_DO}"
+        )
+    return None
+
+
+def check_loop(loop: AbstractEventLoop) -> None:
+    """Raises WrongLoopError: as ``wrong_loop``."""
+    if running_loop() is not loop and (error := wrong_loop(loop)) is not None:
+        raise error
+
+
+def require_loop() -> None:
+    """Raises WrongLoopError: nothing can be made here, as no event loop of asyncio runs."""
+    if running_loop() is None:
+        raise WrongLoopError(
+            "no event loop of asyncio runs here. The client is asyncio's, and does not run with trio and "
+            "curio: connect inside of asyncio.run, or use headrace.sync, which needs no loop"
+        )
+
+
+# How long a line may be: INFO does not say it, so this is nats-server's default (``max_control_line``), and
+# ours. What is longer is refused before it is sent, or it would cost the connection all that is under way.
+_NUMBERS_BYTES: Final = 24  # two sizes or a number of a subscription, and spaces
+WORDS_BYTES_MAX: Final = CONTROL_LINE_BYTES_MAX - _NUMBERS_BYTES
+"""What subject and reply subject, or subject and queue group, may have together."""
+
+INBOX_PREFIX_BYTES_MAX: Final = 512
+_INBOX_BYTES: Final = (
+    64  # what follows the prefix in the reply of a request or a publisher, at most
+)
+
+
+def reply_bytes(inbox_prefix: str) -> int:
+    """How long the reply subjects made from inboxes are, at most."""
+    return len(inbox_prefix.encode()) + _INBOX_BYTES
+
+
+def check_line(subject: bytes, others_bytes: int = 0) -> None:
+    """Raises LimitExceededError: with what else its line has, a subject is too long to be sent."""
+    if len(subject) + others_bytes > WORDS_BYTES_MAX:
+        shown = subject[:32].decode(errors="ignore")
+        beside = (
+            f" and {others_bytes} bytes of reply subject or queue group" if others_bytes else ""
+        )
+        raise LimitExceededError(
+            f"a subject of {len(subject)} bytes{beside} ({shown}…) is too long for a line: a server takes "
+            f"{CONTROL_LINE_BYTES_MAX} bytes with all that is in it (its max_control_line), and closes the "
+            "connection of who sends more"
+        )
+
 
 # A longer turn is written in pieces, so that the server works on the first while the rest is made:
 # little at first, for an idle server, then twice as much each time, to save system calls.

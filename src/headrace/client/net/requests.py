@@ -17,8 +17,7 @@ from ...errors import (
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import status_of
-from .line_limit import WORDS_BYTES_MAX, check_line, reply_bytes
-from .own_loop import check_loop
+from .outbox import WORDS_BYTES_MAX, check_line, check_loop, reply_bytes
 
 if TYPE_CHECKING:
     from .outbox import Slip

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ...api.acks import NAK
 from ...errors import (
@@ -23,36 +24,298 @@ from ...errors import (
 )
 from ...subjects import check_subject
 from ...wire.encode import unsub
-from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
-from ...wire.inprocess import Chunk
-from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, LameDuck, Reconnected
+from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, PUB, Frame
+from ...wire.inprocess import Chunk, FrameBatch, PublishRun
+from ...wire.parser import Parser
+from ..events import (
+    Closed,
+    Connected,
+    Disconnected,
+    ErrorEvent,
+    Event,
+    EventHub,
+    LameDuck,
+    LeaderWaitOver,
+    Reconnected,
+    WaitingForLeader,
+)
 from ..nuid import Nuid
 from .handshake import ServerAddress, ServerInfo, parse_info
-from .keepalive import PING_COMMAND, KeepAlive
-from .leader_waits import LeaderWaits
-from .line_limit import check_line
 from .link import Link, open_link, server_error
-from .liveness import Doubt
+from .liveness import PING_COMMAND, Doubt, KeepAlive
 from .options import Options
-from .outage import Outage
-from .outbox import Outbox, Slip
-from .own_loop import check_loop
-from .ports import Counts, Observer, PublisherNumbers, Resident, Subscriber
-from .reconnect import Dial, ReadyLink, first_connection, restore
+from .outbox import Outbox, Slip, check_line, check_loop
+from .reconnect import Dial, Outage, ReadyLink, first_connection, restore
 from .requests import Requests, explained
 from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
-from .state import Change, State, after
-from .unsent import unsent_error
 
 if TYPE_CHECKING:
     from ..spans import Spans
+
+
+class Observer(Protocol):
+    """What works over a connection and must know when it goes and comes back."""
+
+    def connection_lost(self) -> None: ...
+
+    def connection_restored(self) -> None: ...
+
+    def connection_closed(self, reason: Exception) -> None: ...
+
+
+class Subscriber(Protocol):
+    """A subscription, as its connection knows it: counted, drained and ended."""
+
+    @property
+    def pending_messages(self) -> int: ...
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+    async def _drain_for(self, caller: object) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Resident(Protocol):
+    """What works over a connection by several calls, and has an orderly way to leave it."""
+
+    def _works_with(self, observer: Observer) -> bool:
+        """Whether it ends ``observer`` itself."""
+
+    def _begin_to_leave(
+        self, caller: object, reason: Exception | None, *, is_cut_off: bool
+    ) -> None:
+        """Begin nothing more, wait for what is in hand, and give back the rest.
+
+        Args:
+            caller: the task, or the number of the thread, that wants it.
+            reason: what it ends with.
+            is_cut_off: there is no link, so nothing can be given back.
+        """
+
+    async def _until_left(self, caller: object) -> None:
+        """Until that is done; not if it is ``caller`` who has a message. Cancelled, it cancels what is in
+        hand."""
+
+
+class PublisherNumbers(Protocol):
+    """A windowed publisher, as the connection's statistics know it."""
+
+    sent: int
+    acked: int
+    failed: int
+
+    @property
+    def in_flight(self) -> int: ...
+
+
+class Counts:
+    """What the parts of a session count themselves, a batch at a time."""
+
+    __slots__ = (
+        "acked", "answers", "dropped", "errors", "failed", "in_bytes", "in_messages", "published", "pulls",
+        "sent",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.in_messages = 0
+        self.in_bytes = 0  # of links that are gone
+        self.published = 0  # messages that went out in batches
+        self.pulls = 0
+        self.answers = 0
+        self.dropped = 0
+        self.errors = 0
+        self.sent = self.acked = self.failed = 0  # of publishers that are closed
+
+
+class State(Enum):
+    """Of a session. ``…_RESTORING``: the link is lost, and another one is being looked for."""
+
+    CONNECTING = auto()
+    """There was no link yet."""
+    OPEN = auto()
+    OPEN_RESTORING = auto()
+    DRAINING = auto()
+    """Nothing new is subscribed; what was received may still be answered."""
+    DRAINING_RESTORING = auto()
+    DRAINED = auto()
+    """Nothing more is published; what is queued is being sent."""
+    DRAINED_RESTORING = auto()
+    CLOSED = auto()
+
+    @property
+    def may_publish(self) -> bool:
+        """Whether a drain allows it; a closed session refuses for another reason."""
+        return self not in _DRAINED
+
+    @property
+    def may_subscribe(self) -> bool:
+        """Whether a drain allows it; a closed session refuses for another reason."""
+        return self not in _DRAINING and self not in _DRAINED
+
+
+class Change(Enum):
+    """What may happen to a session."""
+
+    LINKED = auto()
+    """A link is ready."""
+    LOST = auto()
+    """The link is lost, and another one is wanted."""
+    DRAIN = auto()
+    """The user wants it to end."""
+    EMPTIED = auto()
+    """Everything received was handled, or the time for that is over."""
+    CLOSE = auto()
+
+
+_DRAINING: Final = (State.DRAINING, State.DRAINING_RESTORING)
+_DRAINED: Final = (State.DRAINED, State.DRAINED_RESTORING)
+
+_ROWS: Final = (
+    (State.CONNECTING, Change.LINKED, State.OPEN),
+    (State.CONNECTING, Change.CLOSE, State.CLOSED),
+    (State.OPEN, Change.LOST, State.OPEN_RESTORING),
+    (State.OPEN, Change.DRAIN, State.DRAINING),
+    (State.OPEN, Change.CLOSE, State.CLOSED),
+    (State.OPEN_RESTORING, Change.LINKED, State.OPEN),
+    (State.OPEN_RESTORING, Change.DRAIN, State.DRAINING_RESTORING),
+    (State.OPEN_RESTORING, Change.CLOSE, State.CLOSED),
+    (State.DRAINING, Change.LOST, State.DRAINING_RESTORING),
+    (State.DRAINING, Change.DRAIN, State.DRAINING),  # a second task drains as well
+    (State.DRAINING, Change.EMPTIED, State.DRAINED),
+    (State.DRAINING, Change.CLOSE, State.CLOSED),
+    (State.DRAINING_RESTORING, Change.LINKED, State.DRAINING),
+    (State.DRAINING_RESTORING, Change.DRAIN, State.DRAINING_RESTORING),
+    (State.DRAINING_RESTORING, Change.EMPTIED, State.DRAINED_RESTORING),
+    (State.DRAINING_RESTORING, Change.CLOSE, State.CLOSED),
+    (State.DRAINED, Change.LOST, State.DRAINED_RESTORING),
+    (State.DRAINED, Change.DRAIN, State.DRAINED),
+    (State.DRAINED, Change.EMPTIED, State.DRAINED),
+    (State.DRAINED, Change.CLOSE, State.CLOSED),
+    (State.DRAINED_RESTORING, Change.LINKED, State.DRAINED),
+    (State.DRAINED_RESTORING, Change.DRAIN, State.DRAINED_RESTORING),
+    (State.DRAINED_RESTORING, Change.EMPTIED, State.DRAINED_RESTORING),
+    (State.DRAINED_RESTORING, Change.CLOSE, State.CLOSED),
+    (State.CLOSED, Change.EMPTIED, State.CLOSED),  # closed under a drain
+    (State.CLOSED, Change.CLOSE, State.CLOSED),
+)
+TRANSITIONS: Final = {(state, change): following for state, change, following in _ROWS}
+
+
+class TransitionError(AssertionError):
+    """A change that cannot happen in this state: a mistake in the client, not in its user."""
+
+
+def after(state: State, change: Change) -> State:
+    """The state that follows. Raises TransitionError."""
+    try:
+        return TRANSITIONS[state, change]
+    except KeyError:
+        raise TransitionError(
+            f"{change.name} cannot happen to a session that is {state.name}"
+        ) from None
+
+
+SUBJECTS_SHOWN_MAX: Final = 3
+_ACK_PREFIX: Final = b"$JS.ACK."
+
+
+def unsent_error(chunks: Sequence[Chunk], why: str) -> UnsentError | None:
+    """What says that these commands were not sent, or None if no message is among them.
+
+    Acknowledgements are counted by themselves: their messages are delivered again.
+    """
+    subjects = [frame[1] for chunk in chunks for frame in _frames(chunk) if frame[0] == PUB]
+    messages = [subject for subject in subjects if not subject.startswith(_ACK_PREFIX)]
+    if not subjects:
+        return None
+    acks = len(subjects) - len(messages)
+    first = tuple(each.decode() for each in dict.fromkeys(messages))[:SUBJECTS_SHOWN_MAX]
+    said = []
+    if messages:
+        shown = ", ".join(map(repr, first))
+        more = len(set(messages)) - len(first)
+        said.append(
+            f"{len(messages)} message(s) on {shown}" + (f" and {more} more" if more else "")
+        )
+    if acks:
+        said.append(f"{acks} acknowledgement(s)")
+    return UnsentError(f"{why}: not sent are {' and '.join(said)}", len(messages), first)
+
+
+def _frames(chunk: Chunk) -> Iterator[Frame]:
+    if isinstance(chunk, FrameBatch | PublishRun):
+        yield from chunk.frames
+    else:
+        size = len(chunk)  # it is our own output, of whatever size
+        yield from Parser.for_server(max_payload=size, max_control_line=size).feed(chunk)
+
 
 CLOSE_TIMEOUT_S: Final = 2.0  # for the server to take the last bytes; then the socket is dropped
 SUBJECTS_KNOWN_MAX: Final = 4096
 
 _log = logging.getLogger("headrace.client")
 _SID: Final = itemgetter(2)  # of a message; no other frame of a server has as many fields
+
+
+class LeaderWaits:
+    """The calls and publishers of one connection that wait for a leader. There is an event when the first one
+    begins to wait, and one when the last one goes on or gives up.
+
+    Args:
+        time: the loop's.
+        emit: tells of both.
+    """
+
+    def __init__(self, time: Callable[[], float], emit: Callable[[Event], object]) -> None:
+        self._time = time
+        self._emit = emit
+        self._waiting: dict[str, tuple[int, float]] = {}  # how many, and since when
+        self.total = 0
+
+    @property
+    def count(self) -> int:
+        """How many wait at this moment: calls, and publishers."""
+        return sum(count for count, _ in self._waiting.values())
+
+    def begin(self, of: str) -> None:
+        """Somebody waits for the leader of this."""
+        self.total += 1
+        count, since = self._waiting.get(of, (0, self._time()))
+        self._waiting[of] = (count + 1, since)
+        if not count:
+            self._emit(WaitingForLeader(of))
+
+    def end(self, of: str, found: bool) -> None:
+        """One of them waits no longer."""
+        count, since = self._waiting.pop(of)
+        if count > 1:
+            self._waiting[of] = (count - 1, since)
+        else:
+            waited = self._time() - since
+            self._emit(LeaderWaitOver(of, waited, found))
+
+
+class LeaderWait:
+    """One call or publisher: says once that it waits and for whom, and once that it does no longer."""
+
+    def __init__(self, waits: LeaderWaits) -> None:
+        self._waits = waits
+        self._of = ""
+
+    def begin(self, of: str) -> None:
+        """It waits for the leader of this, unless it does already."""
+        if not self._of:
+            self._of = of
+            self._waits.begin(of)
+
+    def end(self, *, found: bool) -> None:
+        """It waits no longer, if it did."""
+        if self._of:
+            of, self._of = self._of, ""
+            self._waits.end(of, found)
 
 
 class Session:

@@ -19,16 +19,15 @@ from ...errors import (
     TimeoutUnknownError,
 )
 from ..jetstream.configuration import known_bucket
-from ..jetstream.stored.stored_message import if_found
+from ..jetstream.stored_message import if_found
 from ..publish.awaited import change_id, publish_awaited
-from .document import decode_info, encode_info
-from .info import ObjectInfo, chunk_subject, meta_subject
+from .info import ObjectInfo, chunk_subject, decode_info, encode_info, meta_subject
 
 if TYPE_CHECKING:
     from ..jetstream.calls import Api
     from ..jetstream.stream import Stream
     from ..publish.headers import PublishOptions
-    from .leftovers import Leftovers
+    from .writer import Leftovers
 
 ATTEMPTS_MAX: Final = 10  # to describe an object that others change at the same time
 UNANSWERED_MAX: Final = 3

@@ -8,13 +8,18 @@ The form is the one every NATS client uses (object stores over JetStream): a buc
 from __future__ import annotations
 
 import base64
+import binascii
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import timedelta
+from typing import Final, TypedDict
 
-from ...api.streams import StreamInfo
+from ...api.base import Document, DocumentError, decode, encode
+from ...api.streams import Placement, StorageKind, StreamConfig, StreamInfo
 from ...errors import ConfigurationError, HeadraceError
-from ..jetstream.configuration import bucket_name
+from ...field_docs import described
+from ..jetstream.configuration import bucket_name, bucket_stream
 
 CHUNK_BYTES_DEFAULT: Final = 128 * 1024
 NAME_BYTES_MAX: Final = 2048  # in UTF-8: its subject must fit into a line of the protocol
@@ -181,3 +186,157 @@ def text_map(what: str, values: Mapping[str, str] | None) -> dict[str, str]:
                 f"{what} has {name!r}: {value!r}; accepted is a mapping from text to text"
             )
     return given
+
+
+_DIGEST: Final = "SHA-256="
+
+
+class _Link(Document, frozen=True, kw_only=True):
+    always = ("bucket",)
+
+    bucket: str = ""
+    name: str = ""
+
+
+class _Options(Document, frozen=True, kw_only=True):
+    link: _Link | None = None
+    max_chunk_size: int = 0
+
+
+class _Meta(Document, frozen=True, kw_only=True):
+    """The time of change is not in it: that is the message's own."""
+
+    always = ("name", "bucket", "nuid", "size", "chunks")
+
+    name: str = ""
+    description: str = ""
+    headers: dict[str, str | tuple[str, ...]] = {}  # noqa: RUF012 - msgspec copies it
+    metadata: dict[str, str] = {}  # noqa: RUF012 - this one, too
+    options: _Options | None = None
+    bucket: str = ""
+    nuid: str = ""
+    size: int = 0
+    chunks: int = 0
+    digest: str = ""
+    deleted: bool = False
+
+
+def encode_info(info: ObjectInfo) -> bytes:
+    """The document that describes an object."""
+    link = info.link
+    options = _Options(
+        link=_Link(bucket=link.bucket, name=link.name) if link else None,
+        max_chunk_size=info.chunk_size,
+    )
+    return encode(
+        _Meta(
+            name=info.name,
+            description=info.description,
+            headers={name: tuple(values) for name, values in info.headers.items()},
+            metadata=dict(info.metadata),
+            options=options if link or info.chunk_size else None,
+            bucket=info.bucket,
+            nuid=info.nuid,
+            size=info.size,
+            chunks=info.chunks,
+            digest=_DIGEST + base64.urlsafe_b64encode(info.digest).decode() if info.digest else "",
+            deleted=info.deleted,
+        )
+    )
+
+
+def decode_info(bucket: str, document: bytes, revision: int, modified_ns: int) -> ObjectInfo:
+    """Read the document that describes an object.
+
+    Raises ObjectDamagedError: it is not such a document.
+    """
+    try:
+        meta = decode(document, _Meta)
+    except DocumentError as error:
+        raise ObjectDamagedError(
+            f"bucket {bucket!r}: message {revision} does not describe an object: {error}"
+        ) from None
+    options = meta.options or _Options()
+    link = options.link
+    return ObjectInfo(
+        bucket=bucket,
+        name=meta.name,
+        description=meta.description,
+        headers={
+            name: (values,) if isinstance(values, str) else values
+            for name, values in meta.headers.items()
+        },
+        metadata=meta.metadata,
+        size=meta.size,
+        chunks=meta.chunks,
+        digest=_digest(bucket, meta),
+        chunk_size=options.max_chunk_size,
+        link=ObjectLink(link.bucket, link.name) if link else None,
+        deleted=meta.deleted,
+        modified_ns=modified_ns,
+        nuid=meta.nuid,
+        revision=revision,
+    )
+
+
+def _digest(bucket: str, meta: _Meta) -> bytes:
+    """The digest as bytes; with or without padding, in either alphabet."""
+    if not meta.digest:
+        return b""
+    kind, _, text = meta.digest.partition("=")
+    try:
+        if kind.upper() != "SHA-256":
+            raise ValueError(f"kind {kind!r} is not SHA-256")
+        text = text.rstrip("=").replace("+", "-").replace("/", "_")
+        digest = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        if len(digest) != hashlib.sha256().digest_size:
+            raise ValueError(f"{len(digest)} bytes")
+    except (ValueError, binascii.Error) as error:
+        raise ObjectDamagedError(
+            f"object {meta.name!r} of bucket {bucket!r} has the digest {meta.digest!r}: {error}"
+        ) from None
+    return digest
+
+
+@described
+class ObjectStoreOptions(TypedDict, total=False):
+    """The settings of a bucket of objects; all may be left out."""
+
+    description: str
+    """For people; "" by default."""
+
+    ttl: float | timedelta
+    """Seconds after which an object is removed; 0, the default: never."""
+
+    max_bytes: int
+    """Bytes of all objects together; -1, the default: no limit. A put beyond it fails."""
+
+    storage: StorageKind
+    """``"file"``, the default, or ``"memory"``."""
+
+    num_replicas: int
+    """How many servers of a cluster keep it; 1 by default."""
+
+    placement: Placement
+    """Where a cluster should put it; anywhere by default."""
+
+    compression: bool
+    """Whether the server compresses it on disk; False by default."""
+
+    metadata: Mapping[str, str]
+    """Names and values for people and programs; empty by default."""
+
+
+def object_bucket_config(bucket: str, options: ObjectStoreOptions) -> StreamConfig:
+    """The stream that stands behind a bucket, as every NATS client makes it.
+
+    Raises ConfigurationError for a name or an option that is not accepted.
+    """
+    return bucket_stream(
+        "an object store",
+        ObjectStoreOptions.__annotations__,
+        options,
+        name=object_stream_name(bucket),
+        allow_direct=True,
+        subjects=(f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"),
+    )

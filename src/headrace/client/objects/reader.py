@@ -13,8 +13,8 @@ from ...errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
-from ..jetstream.stored.stored_message import if_found
-from ..progress import Progress, TransferProgress
+from ..calling import Progress, TransferProgress
+from ..jetstream.stored_message import if_found
 from .info import ObjectDamagedError, ObjectInfo, chunk_subject, object_stream_name
 
 if TYPE_CHECKING:

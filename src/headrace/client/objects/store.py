@@ -10,17 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ...errors import ConfigurationError, HeadraceError, OutcomeUnknownError
+from ...api.errors import Errors
+from ...errors import ConfigurationError, HeadraceError, JetStreamApiError, OutcomeUnknownError
+from ..calling import Progress, TransferProgress, checked
 from ..jetstream.calls import Api
-from ..jetstream.configuration import known_bucket
+from ..jetstream.configuration import BUCKET_FIELDS, changed_bucket, known_bucket
 from ..jetstream.message import JetStreamMessage
-from ..jetstream.stored.stored_message import StreamMessage, if_found
+from ..jetstream.stored_message import StreamMessage, if_found
 from ..jetstream.stream import Stream
 from ..jetstream.streams import Streams
 from ..jetstream.watch import Watch
-from ..progress import Progress, TransferProgress, checked
 from .descriptions import Descriptions
-from .document import decode_info
 from .info import (
     CHUNK_BYTES_DEFAULT,
     ObjectDamagedError,
@@ -29,16 +29,43 @@ from .info import (
     ObjectLink,
     ObjectLinkError,
     ObjectNotFoundError,
+    ObjectStoreOptions,
     ObjectStoreStatus,
     chunk_subject,
+    decode_info,
     header_values,
     meta_subject,
+    object_bucket_config,
     object_stream_name,
     text_map,
 )
-from .leftovers import leftovers_of
 from .reader import ObjectReader
-from .writer import Content, Source, clean_up, write_chunks
+from .writer import Content, Source, clean_up, leftovers_of, write_chunks
+
+_EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
+
+
+async def update_store(streams: Streams, bucket: str, options: ObjectStoreOptions) -> Stream:
+    """Change what ``options`` name of the stream of a bucket; the rest stays."""
+    wanted = object_bucket_config(bucket, options)
+    with known_bucket(bucket):
+        there = await streams.info(wanted.name)
+        return await streams.change(
+            there, changed_bucket(there.config, wanted, options, BUCKET_FIELDS)
+        )
+
+
+async def create_or_update_store(
+    streams: Streams, bucket: str, options: ObjectStoreOptions
+) -> Stream:
+    """Make sure that there is a stream of a bucket that has what ``options`` name."""
+    try:
+        return await streams.put("CREATE", object_bucket_config(bucket, options))
+    except JetStreamApiError as error:
+        if error.err_code != _EXISTS:
+            raise
+    return streams.told(await update_store(streams, bucket, options))
+
 
 _ATTEMPTS: Final = 3  # to store chunks in their order, while leaders of a stream change
 

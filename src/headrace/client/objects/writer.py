@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from contextlib import aclosing, suppress
 from os import SEEK_END
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from ...errors import (
     ConfigurationError,
@@ -16,15 +18,16 @@ from ...errors import (
     HeadraceError,
     RequestTimeoutError,
 )
-from ..publish.make import make_window_publisher
 from ..publish.publisher import PublisherSettings, PublishFailure
+from ..publish.transports import make_window_publisher
 from .info import ObjectDamagedError
 
 if TYPE_CHECKING:
     from ..jetstream.calls import Api
     from ..jetstream.stream import Stream
+    from ..net.session import Session
     from ..publish.publisher import Publisher
-    from .leftovers import Leftovers
+
 
 IN_FLIGHT_BYTES: Final = 8 * 1024 * 1024
 IN_FLIGHT_MESSAGES: Final = 4096
@@ -275,3 +278,48 @@ async def _pieces(content: Content) -> AsyncGenerator[Any]:
             f"an object's content cannot be {type(content).__name__}; accepted are bytes, a file "
             "opened in binary mode, and (asynchronous) iterables of bytes"
         )
+
+
+SETTLED_S: Final = 60.0  # a description that a server has not stored by then, it will not store
+LEFTOVERS_MAX: Final = 1000  # more are forgotten here; ``ObjectStore.remove_leftovers`` finds them
+
+
+class Leftovers:
+    """Of one bucket."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: dict[
+            str, tuple[str, float]
+        ] = {}  # nuid → the name it may yet have, since when
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def note(self, nuid: str, name: str = "") -> None:
+        """This content may belong to no object. ``name``: a description of this name may be on its way."""
+        self._found[nuid] = (name, time.monotonic())
+        if len(self._found) > LEFTOVERS_MAX:
+            del self._found[next(iter(self._found))]
+
+    def forget(self, nuid: str) -> None:
+        """It is removed, or somebody's."""
+        self._found.pop(nuid, None)
+
+    def due(self, name: str) -> list[str]:
+        """What may be removed unless an object has it, now that one of this name was stored."""
+        limit = time.monotonic() - SETTLED_S
+        return [
+            nuid
+            for nuid, (coming, since) in self._found.items()
+            if coming in ("", name) or since <= limit
+        ]
+
+
+_of: WeakKeyDictionary[Session, dict[str, Leftovers]] = WeakKeyDictionary()
+
+
+def leftovers_of(session: Session, bucket: str) -> Leftovers:
+    """What this connection knows of a bucket."""
+    return _of.setdefault(session, {}).setdefault(bucket, Leftovers())

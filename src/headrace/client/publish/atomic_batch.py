@@ -25,12 +25,11 @@ from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import add_header, header_value, status_of
 from ..jetstream.calls import Api
-from ..jetstream.stored.stored_message import if_found
+from ..jetstream.stored_message import if_found
 from ..jetstream.streams import Streams
 from ..message import HeadersLike, Payload, payload_bytes
 from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
-from ..net.line_limit import check_line, reply_bytes
-from ..net.outbox import Slip
+from ..net.outbox import Slip, check_line, reply_bytes
 from .headers import PublishOptions, with_options
 from .stream_of_subject import BEHIND_MAX, Who, who_has
 

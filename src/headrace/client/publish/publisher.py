@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
+from ...subjects import check_subject
 from ..jetstream.calls import Api
-from ..message import HeadersLike, Payload
-from ..net.line_limit import reply_bytes
+from ..message import HeadersLike, Payload, payload_bytes
+from ..net.outbox import check_line, reply_bytes
 from .headers import Blocks
 
 if TYPE_CHECKING:
@@ -287,6 +288,40 @@ class Publisher(ABC):
     ) -> object:
         """What publishes a message. May be called on another thread, once the publisher is open."""
 
+    def _parts(
+        self, index: int, subject: str, payload: Payload, headers: HeadersLike, msg_id: str
+    ) -> tuple[bytes, bytes, bytes]:
+        """What begins the message's command, its header block, and its payload; both are checked."""
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # a copy: the caller may change what it has given
+        head = self._heads.get(subject) or self._head(subject)
+        block = b""
+        if headers or msg_id or self._adds_headers:
+            block = self._blocks.make(index, headers, msg_id)
+        size = len(block) + len(payload)
+        if size > self._max_payload:
+            self._session.check_size(size)
+        return head, block, payload
+
+    def _head(self, subject: str) -> bytes:
+        """What begins the commands of a subject, which is checked once. Its length, too: no parser need be
+        there that would."""
+        self._check_open()
+        known = check_subject(subject.encode())
+        check_line(known, self._reply_bytes)
+        head = self._opening(known)
+        if len(self._heads) < HEADS_KEPT_MAX:
+            self._heads[subject] = head
+        return head
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise, if nothing can be sent."""
+
+    @abstractmethod
+    def _opening(self, subject: bytes) -> bytes:
+        """What begins the commands of a subject."""
+
     @abstractmethod
     async def _send_ready(self, commands: deque[object]) -> None:
         """Send commands made by ``_command`` with the numbers that come next, emptying the deque.
@@ -307,6 +342,14 @@ class Publisher(ABC):
     def connection_closed(self, reason: Exception) -> None:
         """The connection is over for good: what is unanswered fails."""
         self._shut(ConnectionClosedError(str(reason)))
+
+
+def command_of(head: bytes, reply_end: bytes, block: bytes, payload: bytes) -> bytes:
+    """A PUB or HPUB command. ``head`` is the beginning of it as a PUB; ``reply_end`` ends its reply."""
+    if block:
+        sizes = b"%d %d" % (len(block), len(block) + len(payload))
+        return b"H%b%b %b\r\n%b%b\r\n" % (head, reply_end, sizes, block, payload)
+    return b"%b%b %d\r\n%b\r\n" % (head, reply_end, len(payload), payload)
 
 
 def wake_all(waiters: list[asyncio.Future[None]]) -> None:

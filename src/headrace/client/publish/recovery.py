@@ -18,8 +18,8 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ...errors import ConnectionClosedError, HeadraceError, TimeoutUnknownError
-from ..net.leader_waits import LeaderWait
 from ..net.leaders import no_leader, pauses
+from ..net.session import LeaderWait
 from .stream_of_subject import Who, nobody_has, who_has
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
 from ...api.times import format_time
-from ...client.kv.keyvalue import KeyValue
+from ...client.kv import KeyValue
 from ...client.objects.info import ObjectInfo, ObjectNotFoundError
 from .. import payloads
 from ..answers import RefusedError, answer, body_of, confirm, query_number

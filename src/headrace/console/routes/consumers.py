@@ -12,7 +12,7 @@ from ...api.times import format_time
 from ...client.jetstream.consumer import Consumer
 from ...groups import elastic, static
 from ...groups.lag import measure
-from ...groups.watching.progress import GroupLag, Pin
+from ...groups.progress import GroupLag, Pin
 from ..answers import RefusedError, body_of, changes_between, config_of, confirm, number_of, text_of
 from ..look import consumer_row
 from ..sources import Sources

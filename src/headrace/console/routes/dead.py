@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from ...client.dead_letters import send_again
-from ...client.jetstream.stored.stored_message import StreamMessage
+from ...client.jetstream.stored_message import StreamMessage
 from ...client.jetstream.stream import Stream
+from ...client.seam import send_again
 from ...errors import HeadraceError
 from ...handling.dead_letter_headers import Letter, letter_of
 from ...subjects import is_literal

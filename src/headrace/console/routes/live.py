@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from ...client.jetstream.stored.stored_message import is_marker
+from ...client.jetstream.stored_message import is_marker
 from ...errors import HeadraceError
 from ..answers import RefusedError
 from ..sources import FOLLOWERS_MAX, Sources

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from ...api.base import DocumentError, read_json
 from ...api.times import format_time
-from ...client.jetstream.stored.stored_message import StreamMessage, if_found, is_marker
+from ...client.jetstream.stored_message import StreamMessage, if_found, is_marker
 from ...client.jetstream.stream import Stream
 from ...subjects import is_valid_pattern
 from .. import payloads

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig
-from ...client.jetstream.removals import loss_of
+from ...client.jetstream.streams import loss_of
 from ...subjects import is_literal
 from ..answers import (
     RefusedError,

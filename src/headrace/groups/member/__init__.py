@@ -2,9 +2,9 @@
 
 Begin reading at ``membership`` (what users hold). It is ``following`` the group's record, and has a
 ``MemberConsumer`` for each consumer whose pin it wants (``consumer``). From the pin follows who may begin and
-must stop (``ownership``), and what comes is handled (``handlers``). ``shared`` is what they have in common;
-``reachability`` looks now and then whether messages can come at all. What ``handling`` has for
-consumers serves groups, too: ``key_order``, ``failure``.
+must stop (``pinned``, ``lease``, ``intake``), and what comes is handled (``handlers``). ``shared`` is what
+they have in common; ``reachability`` looks now and then whether messages can come at all. What ``handling``
+has for consumers serves groups, too: ``key_order``, ``failure``.
 """
 
 from __future__ import annotations

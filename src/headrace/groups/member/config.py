@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 import msgspec
 
 from ...api.consumers import ConsumerConfig
+from ...subjects import matches
 from ..errors import GroupConfigurationError
 from ..record import names
+from ..record.assignment import key_positions
 from ..record.records import ElasticGroup, StaticGroup
+
+if TYPE_CHECKING:
+    from ...handling.failure import OnFailure
+
+
+M = TypeVar("M")
+
+
+class JoinOptions(TypedDict, Generic[M], total=False):
+    """What ``Membership`` says of them. ``M`` is the kind of message that a handler gets."""
+
+    concurrency: int
+    key: Callable[[M], Hashable] | None
+    on_failure: OnFailure | None
+    on_active: Callable[[int], object] | None
+    on_standby: Callable[[], object] | None
+    on_error: Callable[[Exception], object] | None
+
 
 ACK_WAIT_S: Final = 5.0
 PIN_S_MIN: Final = 1.0
@@ -159,3 +179,38 @@ def check_concurrency(
             f"concurrency is {concurrency}, and ack_policy 'all' acknowledges what other handlers still "
             "work at; accepted: 'explicit', or a concurrency of 1"
         )
+
+
+class Placed(Protocol):
+    """A message, as far as it matters here."""
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+
+def key_function(group: StaticGroup | ElasticGroup) -> Callable[[Placed], Hashable]:
+    """The key as the group partitions by it.
+
+    Of an elastic group these are the tokens of the subject that its partitioning wildcards name, or the
+    whole subject. What a static group's stream partitions by is not known here: the partition itself.
+    """
+    if isinstance(group, StaticGroup):
+        return lambda message: message.partition
+    rules = [
+        (each.filter.encode(), key_positions(each)) for each in group.partitioning_filters or ()
+    ]
+    if not any(positions for _, positions in rules):
+        return lambda message: message.subject
+
+    def key(message: Placed) -> Hashable:
+        subject = message.subject
+        for pattern, positions in rules:
+            if matches(pattern, subject.encode()):
+                tokens = subject.split(".")
+                return tuple(tokens[i] for i in positions) if positions else subject
+        return subject
+
+    return key

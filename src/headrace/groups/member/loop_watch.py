@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..events import LoopBlocked
-from .stats import MembershipStats
 
 if TYPE_CHECKING:
     from ...client.events import Event
@@ -19,6 +19,25 @@ LOOKS_PER_BLOCK: Final = 4
 LONG_S: Final = 0.02  # a handler that took less is not remembered
 
 _log = logging.getLogger("headrace.groups")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipStats:
+    """The numbers of one membership since it began.
+
+    Attributes:
+        loop_blocked: how often the event loop stood still for a tenth of the lease or more.
+        loop_blocked_seconds: for how long in all.
+        loop_blocked_longest_seconds: and at the most.
+        leases_lost: handlers that ended when their partition was not surely this instance's any more.
+        handlers_failed: failures that ended the membership.
+    """
+
+    loop_blocked: int = 0
+    loop_blocked_seconds: float = 0.0
+    loop_blocked_longest_seconds: float = 0.0
+    leases_lost: int = 0
+    handlers_failed: int = 0
 
 
 class LoopWatch:

@@ -20,20 +20,16 @@ from ..record.names import check_member_name, elastic_stream
 from ..record.records import ElasticGroup, StaticGroup, first_of
 from ..server.bucket import Records
 from ..server.presence import Present, announce, instance_name
-from .config import Settings, check_concurrency, plans
+from .config import Settings, check_concurrency, key_function, plans
 from .consumer.machine import End, Release, Wanted
 from .consumer.member_consumer import MemberConsumer
 from .following import Following
 from .handlers.iteration import Iteration
-from .handlers.keys import key_function
-from .limit import HandlerLimit
-from .loop_watch import LoopWatch, name_of
-from .ownership.intake import Copied
-from .ownership.lease import Generation
+from .intake import Copied
+from .lease import Generation
+from .loop_watch import LoopWatch, MembershipStats, name_of
 from .reachability import Reachability
-from .shared import Handler, Shared
-from .silence import Silence
-from .stats import MembershipStats
+from .shared import Handler, HandlerLimit, Shared, Silence
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig

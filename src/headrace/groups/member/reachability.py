@@ -18,10 +18,10 @@ from ...api.errors import Errors
 from ...errors import ConnectionClosedError, HeadraceError, JetStreamApiError
 from ..events import CopyPaused, GroupStuck
 from ..lag import is_full
+from ..reach import Trouble
 from ..record.records import ElasticGroup
 from ..server.consumers import stream_of
-from ..watching.reach import Trouble
-from ..watching.trouble import troubles
+from ..trouble import troubles
 
 if TYPE_CHECKING:
     from ...api.streams import StreamInfo

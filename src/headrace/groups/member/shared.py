@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,18 +12,75 @@ from typing import TYPE_CHECKING
 from ...handling.failure import OnFailure
 from ...handling.threads import Threads
 from .config import Settings
-from .limit import HandlerLimit
+from .lease import Generation
 from .loop_watch import LoopWatch
-from .ownership.lease import Generation
-from .silence import Silence
 
 if TYPE_CHECKING:
     from ...client import JetStream
     from ...client.events import Event
     from ..message import GroupMessage
-    from .ownership.intake import Copied
+    from .intake import Copied
 
 Handler = Callable[["GroupMessage"], object]
+
+
+class Silence:
+    """Misses of heartbeats at all the consumers of a membership: a silent server is told of once.
+
+    Args:
+        within_s: misses that follow one another by no more than this many seconds are one silence.
+    """
+
+    def __init__(self, within_s: float) -> None:
+        self._within_s = within_s
+        self._last = float("-inf")
+
+    def is_news(self, now: float) -> bool:
+        """A heartbeat was missed at this time: whether that is the first one of a silence."""
+        since, self._last = now - self._last, now
+        return since > self._within_s
+
+
+class HandlerLimit:
+    """So many places for handlers. Who waits for one gets it in turn.
+
+    A member that has one consumer counts its handlers itself; one with a consumer for each partition has
+    this between them.
+    """
+
+    __slots__ = ("_free", "_waiting")
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for a place."""
+        return bool(self._waiting)
+
+    async def take(self) -> None:
+        """A place, as soon as there is one."""
+        if self._free and not self._waiting:
+            self._free -= 1
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self.give()  # it was ours already
+            raise
+
+    def give(self) -> None:
+        """A place is free: the next one who waits has it."""
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+        self._free += 1
 
 
 @dataclass(slots=True)

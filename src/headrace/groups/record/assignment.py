@@ -11,6 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ...api.streams import SubjectTransformConfig
+
+
+class PartitioningFilter(NamedTuple):
+    """Subjects that an elastic group takes, and which of their tokens are the key.
+
+    Attributes:
+        filter: a subject pattern with at least one ``*``, or ending in ``>``.
+        partitioning_wildcards: which ``*`` of it, counted from 1, make up the key; none: the whole
+            subject is the key.
+    """
+
+    filter: str
+    partitioning_wildcards: tuple[int, ...] | None = None
+
+
+def key_positions(each: PartitioningFilter) -> tuple[int, ...]:
+    """Which tokens of a subject that matches the filter are its key, from 0; empty: the whole subject."""
+    positions = [i for i, part in enumerate(each.filter.split(".")) if part == "*"]
+    return tuple(positions[index - 1] for index in each.partitioning_wildcards or ())
+
 
 class MemberMapping(NamedTuple):
     """The partitions that one member was given by hand.
@@ -57,3 +78,34 @@ def filter_subjects(
     numbers = tuple(partitions)
     wanted = tuple(dict.fromkeys(filters)) if filters and not mapped else (">",)
     return tuple(f"{number}.{subject}" for subject in wanted for number in numbers)
+
+
+def destination(subject_filter: str, wildcards: Iterable[int], partitions: int) -> str:
+    """The destination that puts the partition's number before a subject.
+
+    ``foo.*.>`` by wildcard 1 in 4 partitions is ``{{Partition(4,1)}}.foo.{{Wildcard(1)}}.>``. Without
+    ``wildcards`` the whole subject decides.
+    """
+    count = 0
+    parts = []
+    for part in subject_filter.split("."):
+        if part == "*":
+            count += 1
+            part = f"{{{{Wildcard({count})}}}}"
+        parts.append(part)
+    arguments = ",".join(map(str, (partitions, *wildcards)))
+    return f"{{{{Partition({arguments})}}}}.{'.'.join(parts)}"
+
+
+def transforms(
+    filters: Iterable[PartitioningFilter], partitions: int
+) -> tuple[SubjectTransformConfig, ...]:
+    """The transforms of the stream's source: one for each filter, or one for everything."""
+    wanted = tuple(filters) or (PartitioningFilter(">"),)
+    return tuple(
+        SubjectTransformConfig(
+            src=each.filter,
+            dest=destination(each.filter, each.partitioning_wildcards or (), partitions),
+        )
+        for each in wanted
+    )

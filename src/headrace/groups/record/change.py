@@ -1,87 +1,129 @@
-"""A change of an elastic group that is under way, as the group's record holds it. Pure.
-
-Members of other implementations, and of older versions, do not know the field and go on with what they know
-until the record's own fields change; then they end, as they do at any change that they cannot follow.
-"""
+"""The next step of a change of an elastic group, decided of its record. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+import dataclasses
+from enum import Enum, auto
+from typing import Literal, NamedTuple
 
-from ..errors import GroupRecordError
-from .assignment import MemberMapping
-from .reader import PartitioningFilter, RecordReader
+from .records import ElasticGroup, GroupChange
 
-ChangePhase = Literal["closing", "draining", "switching", "undoing"]
-CLOSED_BYTES: Final = 1
-"""The limit of a work queue that takes nothing: no message is so small. Its copy waits, as at a full one."""
-
-_PHASES: Final[tuple[str, ...]] = get_args(ChangePhase)
+Numbering = Literal["record", "other", "neither"]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupChange:
-    """A change that is under way. It has the settings that the record itself has not: up to the switch those
-    that are to come, from the switch on those that were.
+class Queue(NamedTuple):
+    """What is seen of a work queue.
 
     Attributes:
-        phase: ``closing``: the work queue is being closed; ``draining``: it takes nothing more, and
-            the members handle what is in it; ``switching``: it is empty, the record has the new settings, and
-            the work queue gets them; ``undoing``: it is being opened again.
-        max_members, partitioning_filters, max_buffered_messages, max_buffered_bytes: as of the group.
-        member_mappings: the distribution by hand, if the change gives one.
-        boundary: the last message of the stream, as a sequence, that belongs to the former settings; 0: none.
-        copied: the last sequence of the work queue when it was closed.
-        queue_bytes: the limit in bytes that the work queue had before it was closed.
+        is_closed: whether it takes nothing.
+        numbering: whose partitions it numbers: those of the record, of its change, or of neither.
+        messages: how many are in it, not handled and confirmed yet.
+        copied: its last sequence.
     """
 
-    phase: ChangePhase
-    max_members: int
-    partitioning_filters: tuple[PartitioningFilter, ...] | None = None
-    max_buffered_messages: int = 0
-    max_buffered_bytes: int = 0
-    member_mappings: tuple[MemberMapping, ...] = ()
-    boundary: int = 0
-    copied: int = 0
-    queue_bytes: int = -1
-
-    def fields(self) -> dict[str, object]:
-        """What is stored."""
-        filters = self.partitioning_filters
-        return {
-            "phase": self.phase,
-            "max_members": self.max_members,
-            "partitioning_filters": None if filters is None else [f._asdict() for f in filters],
-            "max_buffered_msg": self.max_buffered_messages,
-            "max_buffered_bytes": self.max_buffered_bytes,
-            "member_mappings": [each._asdict() for each in self.member_mappings],
-            "boundary": self.boundary,
-            "copied": self.copied,
-            "queue_bytes": self.queue_bytes,
-        }
+    is_closed: bool
+    numbering: Numbering
+    messages: int
+    copied: int
 
 
-def read_change(what: str, fields: Mapping[str, Any] | None) -> GroupChange | None:
-    """The change in a record, if there is one. Raises GroupRecordError."""
-    if fields is None:
-        return None
-    read = RecordReader(f"the change of {what}", fields)
-    phase: Any = read.text("phase")
-    if phase not in _PHASES:
-        raise GroupRecordError(
-            f"{what} is being changed and is {phase!r}, which this version does not know; it knows "
-            f"{', '.join(map(repr, _PHASES))}"
-        )
+class Step(Enum):
+    """What is to be done."""
+
+    CLOSE = auto()
+    MARK = auto()
+    CLOSE_AGAIN = auto()
+    WAIT = auto()
+    SWITCH = auto()
+    RENUMBER = auto()
+    FINISH = auto()
+    REOPEN = auto()
+    FORGET = auto()
+    RECOVER = auto()
+    NOTHING = auto()
+
+
+def next_step(record: ElasticGroup, queue: Queue) -> Step:
+    """What follows from the record and the queue."""
+    change = record.change
+    if change is None:
+        if not queue.is_closed:
+            return Step.NOTHING
+        # Others, who do not know of changes, have written the record anew without it.
+        return Step.REOPEN if queue.numbering == "record" else Step.RECOVER
+    if change.phase == "undoing":
+        return Step.REOPEN if queue.is_closed else Step.FORGET
+    if change.phase == "closing":
+        return Step.MARK if queue.is_closed else Step.CLOSE
+    if change.phase == "switching":
+        is_new = queue.numbering == "record" and not queue.is_closed
+        return Step.FINISH if is_new else Step.RENUMBER
+    if not queue.is_closed or queue.copied != change.copied:
+        return (
+            Step.CLOSE_AGAIN
+        )  # somebody has opened it, and more was handled than the boundary says
+    return Step.WAIT if queue.messages else Step.SWITCH
+
+
+def begun(record: ElasticGroup, wanted: ElasticGroup, queue_bytes: int) -> ElasticGroup:
+    """The record of a group that is to become ``wanted``."""
+    return dataclasses.replace(record, change=_side("closing", wanted, queue_bytes=queue_bytes))
+
+
+def marked(record: ElasticGroup, boundary: int, copied: int) -> ElasticGroup:
+    """The record once the queue is closed."""
+    return _with(record, phase="draining", boundary=boundary, copied=copied)
+
+
+def closing_again(record: ElasticGroup) -> ElasticGroup:
+    """The record of a change whose queue was opened by somebody."""
+    return _with(record, phase="closing", boundary=0, copied=0)
+
+
+def switched(record: ElasticGroup) -> ElasticGroup:
+    """The record with the new settings; its change has the former ones."""
+    change, wanted = record.change, record.other_side()
+    assert change is not None
+    assert wanted is not None
+    former = _side(
+        "switching",
+        record,
+        boundary=change.boundary,
+        copied=change.copied,
+        queue_bytes=change.queue_bytes,
+    )
+    return dataclasses.replace(wanted, changed=record.changed + 1, change=former)
+
+
+def recovered(record: ElasticGroup, boundary: int, copied: int) -> ElasticGroup:
+    """The record of a change that was switched, and lost by others before the queue had its new numbers."""
+    change = _side("switching", record, boundary=boundary, copied=copied)
+    return dataclasses.replace(record, change=change)
+
+
+def undoing(record: ElasticGroup) -> ElasticGroup:
+    """The record of a change that goes no further."""
+    return _with(record, phase="undoing")
+
+
+def ended(record: ElasticGroup) -> ElasticGroup:
+    """The record without a change."""
+    return dataclasses.replace(record, change=None)
+
+
+def _side(phase: Literal["closing", "switching"], group: ElasticGroup, **more: int) -> GroupChange:
     return GroupChange(
         phase,
-        read.whole("max_members"),
-        read.partitioning_filters(),
-        read.whole("max_buffered_msg"),
-        read.whole("max_buffered_bytes"),
-        read.mappings(),
-        read.whole("boundary"),
-        read.whole("copied"),
-        read.whole("queue_bytes"),
+        group.max_members,
+        group.partitioning_filters,
+        group.max_buffered_messages,
+        group.max_buffered_bytes,
+        group.member_mappings,
+        **more,
     )
+
+
+def _with(record: ElasticGroup, **values: object) -> ElasticGroup:
+    assert record.change is not None
+    change = dataclasses.replace(record.change, **values)  # type: ignore[arg-type]
+    return dataclasses.replace(record, change=change)

@@ -12,21 +12,191 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 
+from ...api.base import DocumentError, read_json
 from ...api.streams import SubjectTransformConfig
 from ...subjects import check_subject, matches, partition
 from ...transforms import SubjectTransform
 from ..errors import GroupConfigurationError, GroupRecordError
 from . import validation
-from .assignment import MemberMapping, assign, filter_subjects
-from .change import GroupChange, read_change
+from .assignment import MemberMapping, PartitioningFilter, assign, filter_subjects, key_positions
 from .names import split_subject
-from .reader import LAYOUTS, RecordReader, key_positions
-from .reader import Layout as Layout
-from .reader import PartitioningFilter as PartitioningFilter
+
+Layout = Literal["interoperable", "per_partition"]
+LAYOUTS: Final[tuple[str, ...]] = get_args(Layout)
+
+T = TypeVar("T")
+
+
+class RecordReader:
+    """Takes the fields out of a record, and says which one is not what it should be."""
+
+    def __init__(self, what: str, fields: Mapping[str, Any]) -> None:
+        self._what = what
+        self._fields = fields
+
+    @classmethod
+    def of(cls, what: str, value: bytes) -> RecordReader:
+        """A reader of a stored record. Raises GroupRecordError."""
+        try:
+            fields = read_json(value)
+        except DocumentError as error:
+            raise GroupRecordError(f"the record of {what} is no JSON: {error}") from error
+        if not isinstance(fields, dict):
+            raise GroupRecordError(f"the record of {what} is no JSON object: {value[:80]!r}")
+        return cls(what, fields)
+
+    def layout(self) -> Layout:
+        layout = self._fields.get("layout", "interoperable")
+        if layout not in LAYOUTS:
+            raise GroupRecordError(
+                f"{self._what} has the layout {layout!r}, which this version does not know; "
+                f"it knows {' and '.join(map(repr, LAYOUTS))}"
+            )
+        return layout  # type: ignore[no-any-return]
+
+    def partitions(self) -> int:
+        is_for_others = self.layout() == "interoperable" and not self.whole("start_sequence")
+        return self.whole("max_members" if is_for_others else "partitions")
+
+    def whole(self, *names: str) -> int:
+        for name in names:
+            value = self._fields.get(name)
+            if value is not None:
+                return self._is(name, value, int, "a whole number")
+        return 0
+
+    def text(self, name: str) -> str:
+        return self._is(name, self._fields.get(name) or "", str, "a text")
+
+    def names(self, name: str) -> tuple[str, ...]:
+        return tuple(self._is(name, each, str, "a list of texts") for each in self._list(name))
+
+    def mappings(self) -> tuple[MemberMapping, ...]:
+        found = self._list("member_mappings") or self._list("member-mappings")
+        return tuple(
+            MemberMapping(
+                self._is("member", each.get("member"), str, "a text"),
+                self._wholes("partitions", each.get("partitions")) or (),
+            )
+            for each in (self._is("member_mappings", e, dict, "a list of objects") for e in found)
+        )
+
+    def partitioning_filters(self) -> tuple[PartitioningFilter, ...] | None:
+        if self._fields.get("filter"):  # document 001: one filter, its wildcards beside it
+            wildcards = self._wholes(
+                "partitioning-wildcards", self._fields.get("partitioning-wildcards")
+            )
+            return (PartitioningFilter(self.text("filter"), wildcards),)
+        if self._fields.get("partitioning_filters") is None:
+            return None
+        name = "partitioning_filters"
+        found = [self._is(name, each, dict, "a list of objects") for each in self._list(name)]
+        return tuple(
+            PartitioningFilter(
+                self._is("filter", each.get("filter", ""), str, "a text"),
+                self._wholes("partitioning_wildcards", each.get("partitioning_wildcards")),
+            )
+            for each in found
+        )
+
+    def part(self, name: str) -> Mapping[str, Any] | None:
+        """An object within the record; None if it has none."""
+        value = self._fields.get(name)
+        return None if value is None else self._is(name, value, dict, "an object")
+
+    def _wholes(self, name: str, value: object) -> tuple[int, ...] | None:
+        if value is None:
+            return None
+        listed = self._is(name, value, list, "a list")
+        return tuple(self._is(name, each, int, "a list of whole numbers") for each in listed)
+
+    def _list(self, name: str) -> list[Any]:
+        return self._is(name, self._fields.get(name) or [], list, "a list")
+
+    def _is(self, name: str, value: object, kind: type[T], accepted: str) -> T:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise GroupRecordError(
+                f"the record of {self._what} has {name} {value!r}; accepted: {accepted}"
+            )
+        return value
+
+
+ChangePhase = Literal["closing", "draining", "switching", "undoing"]
+CLOSED_BYTES: Final = 1
+"""The limit of a work queue that takes nothing: no message is so small. Its copy waits, as at a full one."""
+
+_PHASES: Final[tuple[str, ...]] = get_args(ChangePhase)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """A change that is under way. It has the settings that the record itself has not: up to the switch those
+    that are to come, from the switch on those that were.
+
+    Attributes:
+        phase: ``closing``: the work queue is being closed; ``draining``: it takes nothing more, and
+            the members handle what is in it; ``switching``: it is empty, the record has the new settings, and
+            the work queue gets them; ``undoing``: it is being opened again.
+        max_members, partitioning_filters, max_buffered_messages, max_buffered_bytes: as of the group.
+        member_mappings: the distribution by hand, if the change gives one.
+        boundary: the last message of the stream, as a sequence, that belongs to the former settings; 0: none.
+        copied: the last sequence of the work queue when it was closed.
+        queue_bytes: the limit in bytes that the work queue had before it was closed.
+    """
+
+    phase: ChangePhase
+    max_members: int
+    partitioning_filters: tuple[PartitioningFilter, ...] | None = None
+    max_buffered_messages: int = 0
+    max_buffered_bytes: int = 0
+    member_mappings: tuple[MemberMapping, ...] = ()
+    boundary: int = 0
+    copied: int = 0
+    queue_bytes: int = -1
+
+    def fields(self) -> dict[str, object]:
+        """What is stored."""
+        filters = self.partitioning_filters
+        return {
+            "phase": self.phase,
+            "max_members": self.max_members,
+            "partitioning_filters": None if filters is None else [f._asdict() for f in filters],
+            "max_buffered_msg": self.max_buffered_messages,
+            "max_buffered_bytes": self.max_buffered_bytes,
+            "member_mappings": [each._asdict() for each in self.member_mappings],
+            "boundary": self.boundary,
+            "copied": self.copied,
+            "queue_bytes": self.queue_bytes,
+        }
+
+
+def read_change(what: str, fields: Mapping[str, Any] | None) -> GroupChange | None:
+    """The change in a record, if there is one. Raises GroupRecordError."""
+    if fields is None:
+        return None
+    read = RecordReader(f"the change of {what}", fields)
+    phase: Any = read.text("phase")
+    if phase not in _PHASES:
+        raise GroupRecordError(
+            f"{what} is being changed and is {phase!r}, which this version does not know; it knows "
+            f"{', '.join(map(repr, _PHASES))}"
+        )
+    return GroupChange(
+        phase,
+        read.whole("max_members"),
+        read.partitioning_filters(),
+        read.whole("max_buffered_msg"),
+        read.whole("max_buffered_bytes"),
+        read.mappings(),
+        read.whole("boundary"),
+        read.whole("copied"),
+        read.whole("queue_bytes"),
+    )
+
 
 LIMITS: Final = ("max_buffered_messages", "max_buffered_bytes")
 

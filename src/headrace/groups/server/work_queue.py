@@ -15,9 +15,9 @@ from ...client import JetStream, Stream
 from ...client.seam import api_of, create_empty_stream
 from ...errors import JetStreamApiError, StreamLeftoversError
 from ..errors import GroupConfigurationError, GroupError, GroupExistsError
+from ..record.assignment import transforms
 from ..record.names import elastic_stream
 from ..record.records import ElasticGroup
-from ..record.transforms import transforms
 from .consumers import stream_of
 
 if TYPE_CHECKING:

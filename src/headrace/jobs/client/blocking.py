@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -14,8 +14,6 @@ import httpx2
 
 from ..errors import JobsError
 from . import calls, management, tracing
-from .blocking_access import Access
-from .blocking_operations import Operations
 from .calls import (
     Call,
     ItemResult,
@@ -32,7 +30,7 @@ __all__ = ["JobsClient", "Queue"]
 T = TypeVar("T")
 
 
-class JobsClient(Access, Operations):
+class JobsClient:
     """A client of the service at ``url``. A context manager; without one, ``close`` it yourself.
 
     Every method raises :class:`~headrace.jobs.errors.JobsError` with the service's own code and sentence,
@@ -381,6 +379,158 @@ class JobsClient(Access, Operations):
         """Move the deadlines to ``lease_s`` from now. ``progress`` says how far jobs are, by their ids."""
         told = progress or {}
         return self._do(calls.heartbeat(channel, consumer, tokens, jobs, lease_s, told))
+
+    # What operators do
+
+    def status(self) -> dict[str, Any]:
+        """The state of the service, and every consumer's counts."""
+        return self._do(management.status())
+
+    def events(self) -> list[dict[str, Any]]:
+        """The newest events."""
+        return self._do(management.events())
+
+    def job(self, channel: str, consumer: str, job: str) -> dict[str, Any]:
+        """A job with its attempts."""
+        return self._do(management.job(channel, consumer, job))
+
+    def endpoint_calls(
+        self, channel: str, consumer: str, *, last_s: float = 86_400.0
+    ) -> list[dict[str, Any]]:
+        """How the endpoint of a push consumer answered lately: each five minutes with calls, oldest first.
+
+        Each has ``at``, ``calls``, ``failed``, ``p50_seconds`` and ``p95_seconds``, of all processes
+        together; they are told every ten seconds and kept for a day.
+        """
+        return self._do(management.endpoint_calls(channel, consumer, last_s))
+
+    def find_jobs(
+        self,
+        channel: str,
+        *,
+        consumer: str | None = None,
+        message: str | None = None,
+        states: Sequence[str] = (),
+        older_than_s: float = 0.0,
+        payload: Mapping[str, str | Sequence[str]] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The jobs of a channel, newest first, page by page: of push and of pull consumers.
+
+        Each has its ``id``, ``consumer``, ``message``, ``state``, ``last_error`` and times; :meth:`job`
+        returns its attempts. ``states`` are QUEUED, INFLIGHT, DELIVERED, DEAD; none is all. ``payload`` has
+        patterns of values by their paths, such as ``{"$.order.id": "7"}``: all payloads are looked through.
+        """
+        path: str | None = management.jobs_path(
+            channel, consumer, message, states, older_than_s, payload
+        )
+        while path:
+            page = self._do(management.jobs_page(path))
+            yield from page.jobs
+            path = page.next
+
+    def cancel_jobs(
+        self, channel: str, **wanted: Unpack[management.JobsToCancel]
+    ) -> dict[str, Any]:
+        """Cancel one ``job``, or all that are waiting or running and match ``consumer``, ``message``,
+        ``states``, ``older_than_s`` and ``payload``. Needs a filter at least.
+
+        A waiting job is DEAD at once, with the reason ``cancelled``. One that runs is told at its next
+        heartbeat, and is DEAD when its claim ends, unless it is completed first. Returns how many were
+        ``waiting`` and ``running``; with ``dry_run`` nothing is changed.
+        """
+        return self._do(management.cancel(channel, wanted))
+
+    def replay_jobs(
+        self, channel: str, **wanted: Unpack[management.JobsToReplay]
+    ) -> dict[str, Any]:
+        """Hand out jobs again that were delivered or are dead, with all their retries.
+
+        Of ``messages``, or made between ``since`` and ``until`` (RFC 3339; now, if it is not given); of one
+        ``consumer``, or of each; with such values in ``payload``. ``states`` are DELIVERED, DEAD; none is
+        both. ``rate_per_s`` spreads them; 0 is all at once. Returns how many were ``delivered``
+        and ``dead``; with ``dry_run`` nothing is changed.
+        """
+        return self._do(management.replay(channel, wanted))
+
+    def feeds(self, channel: str | None = None) -> list[dict[str, Any]]:
+        """The feeds, or those of a ``channel``.
+
+        Of each, jobs are made of all up to ``sequence``, and ``lag`` messages of its stream are to come.
+        ``state`` is ``feeding``, ``backlog`` (the channel has ``unfinished_max`` unfinished jobs),
+        ``failing`` (``problem`` says why) or ``away`` (no process has told of it lately).
+        """
+        return self._do(management.feeds(channel))
+
+    def feed_again(
+        self, channel: str, feed: str, *, sequence: int | None = None, since: str | None = None
+    ) -> dict[str, Any]:
+        """Make jobs again of what the stream still has, from a ``sequence`` or a time ``since`` on.
+
+        ``since`` is RFC 3339. For all consumers of the channel: who has no job of a message gets one, and
+        finished ones are handed out again, but for those that were cancelled. Returns the feed; it goes back
+        within seconds.
+        """
+        return self._do(management.feed_again(channel, feed, sequence, since))
+
+    def dead_jobs(self, channel: str, consumer: str) -> Iterator[dict[str, Any]]:
+        """All dead jobs, newest first, page by page."""
+        path: str | None = management.dead_path(channel, consumer)
+        while path:
+            page = self._do(management.dead_page(path))
+            yield from page.jobs
+            path = page.next
+
+    def requeue_dead(self, channel: str, consumer: str, *, consumer_token: str = "") -> None:
+        """Requeue all dead jobs."""
+        self._do(management.requeue_dead(channel, consumer, consumer_token))
+
+    def purge_dead(
+        self, channel: str, consumer: str, *, channel_token: str = "", consumer_token: str = ""
+    ) -> int:
+        """Delete all dead jobs. Returns their number."""
+        tokens = Tokens(channel_token, consumer_token)
+        return self._do(management.purge_dead(channel, consumer, tokens))
+
+    # Who may do what
+
+    def create_key(
+        self,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        channels: Sequence[str] = ("*",),
+        expires_in_s: float | None = None,
+    ) -> dict[str, Any]:
+        """Make an API key. ``scopes`` are ``publish``, ``consume``, ``operate``, ``admin``; ``channels`` are
+        names, in which ``*`` is any text.
+
+        Returns it with its ``id`` and the ``key`` itself, which is shown this once.
+        """
+        return self._do(management.create_key(name, scopes, channels, expires_in_s))
+
+    def api_keys(self) -> Iterator[dict[str, Any]]:
+        """The API keys, newest first, page by page: scopes, channels, when made, used, expired, revoked."""
+        path: str | None = management.KEYS
+        while path:
+            page = self._do(management.keys_page(path))
+            yield from page.items
+            path = page.next
+
+    def revoke_key(self, key: str) -> None:
+        """Revoke the API key of this id. Other processes of the service know it within a second."""
+        self._do(management.revoke_key(key))
+
+    def audit(
+        self, *, key: str | None = None, channel: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The audit log, newest first, page by page: all of it, or what the API key of an id did, or what was
+        done in a channel.
+        """
+        path: str | None = management.audit_path(key, channel)
+        while path:
+            page = self._do(management.audit_page(path))
+            yield from page.items
+            path = page.next
 
 
 class Queue:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ...api.roles import FEEDS_CHANNEL
-from ...client.jetstream.stored.stored_message import if_found
+from ...client.jetstream.stored_message import if_found
 from ...errors import ConsumerNotFoundError, StreamNotFoundError
 from ...identity import MessageIdentity, Sameness, compare
 from .. import limits

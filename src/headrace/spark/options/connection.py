@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...api.names import API_PREFIX
-from ...client.auth.nkeys import KeyPair, read_credentials
 from ...client.net.handshake import Credentials
+from ...client.net.nkeys import KeyPair, read_credentials
 from ...errors import ConfigurationError
 from .table import Accepted, Option, flag, name, seconds, subject, text, texts
 

@@ -40,7 +40,8 @@ from ...groups import (
     StaticGroup,
     Stop,
 )
-from ...groups.blocking import GroupMessage, Membership, elastic, static
+from ...groups.blocking import GroupMessage, Membership
+from . import elastic, static
 
 __all__ = [
     "AfterConsumer",

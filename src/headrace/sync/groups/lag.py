@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...groups import lag as aio
-from ...groups.blocking.verbs import verb
+from ...groups.blocking import verb
 from ...groups.lag import GroupLag, MemberLag, PartitionLag, Pin, Rates, Trouble, rates
 
 __all__ = ["GroupLag", "MemberLag", "PartitionLag", "Pin", "Rates", "Trouble", "measure", "rates"]

@@ -16,7 +16,7 @@ from headrace.client.jetstream.consumer import Consumer
 from headrace.errors import ConnectionClosedError, NoRespondersError, RequestTimeoutError
 from headrace.groups import GroupMessage, elastic
 from headrace.groups.member.consumer import consuming
-from headrace.groups.member.consumer.removed import until_removed
+from headrace.groups.member.consumer.consuming import until_removed
 from member_world import GROUP, STREAM, World
 from waiting import until
 

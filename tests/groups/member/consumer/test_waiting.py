@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace import ConsumerConfig
 from headrace.client import JetStream
 from headrace.groups import GroupMessage, PartitioningFilter, elastic
-from headrace.groups.member.consumer.waiting import TELL_EVERY_S, WaitForPinned
+from headrace.groups.member.consumer.machine import TELL_EVERY_S, WaitForPinned
 from waiting import until
 
 ACK_WAIT_S = 3.0

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.groups import NotOwnedError
 from headrace.groups.member.handlers.handling import Handling
-from headrace.groups.member.ownership.lease import Generation, Lease
+from headrace.groups.member.lease import Generation, Lease
 from headrace.handling.failure import DeadLetter
 
 

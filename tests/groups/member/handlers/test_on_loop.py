@@ -17,7 +17,7 @@ from headrace.api.consumers import ConsumerConfig
 from headrace.groups import GroupMessage
 from headrace.groups.member.consumer import consuming
 from headrace.groups.member.handlers.on_loop import ConcurrentHandlers
-from headrace.groups.member.limit import HandlerLimit
+from headrace.groups.member.shared import HandlerLimit
 from member_world import World
 from waiting import until, until_here
 

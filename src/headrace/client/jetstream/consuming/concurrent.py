@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ....errors import ConfigurationError
 from ....handling.callbacks import CALLBACK_ERRORS, as_exception, await_result, gives_coroutines
 from ....handling.lanes import LaneTasks, is_cancelled
-from ....handling.threads import OwnThreads
-from ....handling.turn import Stopped, awaitable_of, take_turn
+from ....handling.threads import OwnThreads, Stopped, awaitable_of, take_turn
 from ..message import JetStreamMessage
 from .answers import Answers, MessageOnThread
 

@@ -8,27 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ....api.names import CONSUMER_DELETED
 from ....errors import (
     ConnectionClosedError,
+    ConsumerNotFoundError,
+    HeadraceError,
     HeartbeatMissedError,
     NoRespondersError,
     ProtocolError,
     PullError,
+    StreamNotFoundError,
 )
 from ....handling.waiting import Waiting
 from ....wire.encode import pub, unsub
 from ....wire.frames import Frame
 from ...events import ConsumptionEnded
 from ..message import DeliveredMessage, JetStreamMessage
-from ..receiving.pin import Pin
-from ..receiving.pull import (
+from ..pull import (
     ConsumeLimits,
     Meaning,
+    Pin,
     PriorityOptions,
     PullAccount,
     Status,
@@ -36,17 +41,243 @@ from ..receiving.pull import (
     message_size,
     read_status,
 )
-from ..receiving.waiter import Waiter
-from .feed_settings import FeedSettings
-from .missing_consumer import MissingConsumer
 from .prefetch import Pace
 from .redelivered import Held
-from .renewing import BREATH_S, Keeper, clock_of
-from .takers import Takers
+from .renewing import BREATH_S, Ask, Keeper, clock_of
 
 if TYPE_CHECKING:
     from ....api.consumers import PullRequest
     from ...net.session import Session
+    from .concurrent import ConcurrentCallbacks
+
+
+class Waiter:
+    """Awaited by one task at a time, as often as that wants.
+
+    A future lets its task go on in the event loop's next turn. With one message under way at a time that turn
+    is a good part of what a message costs. ``wake_now`` runs the task's next step at once instead, in the
+    task's own context: ``current_task``, ``timeout``, cancellation and context variables are as ever.
+
+    To a task this is a future: asyncio knows those by what they have, not by their class (``isfuture``).
+
+    Args:
+        loop: the tasks'.
+        at_once: whether whoever calls ``wake_now`` can bear that the task runs there, and does whatever it
+            wants. If not, it goes on in the next turn.
+    """
+
+    __slots__ = (
+        "_asyncio_future_blocking", "_at_once", "_callback", "_cancelled", "_context", "_is_awaited",
+        "_loop",
+    )  # fmt: skip
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, at_once: bool) -> None:
+        self._asyncio_future_blocking = False
+        self._loop = loop
+        self._at_once = at_once
+        self._callback: Callable[[Waiter], object] | None = None
+        self._context: Context | None = None
+        self._cancelled: asyncio.CancelledError | None = None
+        self._is_awaited = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a task waits, or is on its way on."""
+        return self._is_awaited
+
+    def __await__(self) -> Generator[Any, None, None]:
+        self._is_awaited = True
+        self._asyncio_future_blocking = True
+        try:
+            yield self
+        finally:
+            self._is_awaited = False
+            self._callback = self._context = self._cancelled = None
+
+    def wake(self) -> None:
+        """Let the task that waits go on, in the loop's next turn."""
+        callback = self._callback
+        if callback is not None:
+            self._callback = None
+            self._loop.call_soon(callback, self, context=self._context)
+
+    def wake_now(self) -> bool:
+        """Let it go on here and now; whether one did. Within another task, of which there is one at a time,
+        as ``wake``."""
+        callback, context = self._callback, self._context
+        if callback is None:
+            return False
+        if not self._at_once or context is None or asyncio.current_task(self._loop) is not None:
+            self.wake()
+            return False
+        self._callback = None
+        context.run(callback, self)
+        return True
+
+    # What a task wants of a future
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop it belongs to."""
+        return self._loop
+
+    def add_done_callback(
+        self, callback: Callable[[Waiter], object], *, context: Context | None = None
+    ) -> None:
+        """Called by the task: how it goes on."""
+        self._callback = callback
+        self._context = context
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Called by the task when it is cancelled. False: it is on its way on already."""
+        if self._callback is None:
+            return False
+        self._cancelled = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+        self.wake()
+        return True
+
+    def result(self) -> None:
+        """Called by the task when it goes on."""
+        if self._cancelled is not None:
+            raise self._cancelled
+
+
+IfGone = Literal["end", "wait", "create"]
+
+
+class MissingConsumer:
+    """Asks the server about a consumer that did not answer.
+
+    Args:
+        name: what the log calls it.
+        ask: asks the server about it; raises as ``Consumer.info``.
+        make_again: makes it again where it is gone, or returns False: nobody knows how it was made. None: it
+            stays gone.
+    """
+
+    __slots__ = ("_ask", "_make_again", "_name", "creates")
+
+    def __init__(
+        self,
+        name: str,
+        ask: Callable[[], Awaitable[object]],
+        make_again: Callable[[], Awaitable[bool]] | None,
+    ) -> None:
+        self._name = name
+        self._ask = ask
+        self._make_again = make_again
+        self.creates = make_again is not None
+
+    async def look(self) -> tuple[bool, Exception | None]:
+        """Whether it was gone and made again; and else the error that it is gone with, if it is. Who
+        cannot say, such as a cluster without a leader, says neither."""
+        try:
+            await self._ask()
+        except StreamNotFoundError as error:
+            return False, error
+        except ConsumerNotFoundError as error:
+            missing = error
+        except HeadraceError:
+            return False, None
+        else:
+            return False, None
+        try:
+            is_made = self._make_again is not None and await self._make_again()
+        except HeadraceError as error:
+            _log.warning("consumer %s is gone and cannot be made again: %s", self._name, error)
+            return False, None  # asked again with the next pull that is refused
+        if not is_made:
+            return False, missing
+        _log.warning("consumer %s was gone and is made again", self._name)
+        return True, None
+
+
+Failed = Callable[[Exception], object]
+
+
+def unheard(error: Exception) -> None:
+    """Whoever sees to the end of a feed hears of it where it takes what came."""
+
+
+class FeedSettings(NamedTuple):
+    """How the messages of a feed are looked after.
+
+    Attributes:
+        ack_wait: seconds after which what is held is delivered again; 0: never.
+        max_deliver: how often in all; 0 or less: without limit.
+        gone: sees to a consumer that is not there; None: it is waited for.
+        ask: asks the server for ``ack_wait``, which may be changed meanwhile.
+        on_failed: hears of an end that nobody asked for, where somebody sees to that; None: its user is.
+    """
+
+    ack_wait: float = 0.0
+    max_deliver: int = 0
+    gone: MissingConsumer | None = None
+    ask: Ask | None = None
+    on_failed: Failed | None = None
+
+
+class Takers:
+    """Who takes the messages of a feed.
+
+    Attributes:
+        last: the message handed over last; None once its taker has come back for more.
+        reader: the task that iterates, weakly, or the number of the thread.
+        worker: done when the callback is not called any more.
+        abreast: calls several callbacks at once, if there are several.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.last: DeliveredMessage | None = None
+        self.reader: weakref.ref[asyncio.Task[Any]] | int | None = None
+        self.worker: asyncio.Future[None] | None = None
+        self.abreast: ConcurrentCallbacks | None = None
+        self._loop = loop
+        self._returned: asyncio.Future[None] | None = None  # whoever took the last has come back
+
+    def came_back(self) -> None:
+        """Whoever took the last message wants another one, or will never take one: it is handled."""
+        self.last = None
+        if self._returned is not None and not self._returned.done():
+            self._returned.set_result(None)
+
+    def is_taken_by(self, caller: object) -> bool:
+        """Whether ``caller``, a task or the number of a thread, takes the messages."""
+        reader = self.reader() if isinstance(self.reader, weakref.ref) else self.reader
+        if self.abreast is not None and self.abreast.is_one(caller):
+            return True
+        return caller is not None and caller in (self.worker, reader)
+
+    def in_hand(self, caller: object) -> list[asyncio.Future[Any]]:
+        """What is to be waited for, until one of it is done, until the message in hand is handled; nothing
+        if none is, as far as is known, or if it is ``caller`` who has it."""
+        if self.is_taken_by(caller):
+            return []
+        if self.worker is not None:
+            return [] if self.worker.done() else [self.worker]
+        if self.last is None or self.last.is_answered:
+            return []
+        waits: list[asyncio.Future[Any]] = []
+        if isinstance(self.reader, weakref.ref):
+            task = self.reader()
+            if task is None or task.done():
+                return []
+            waits.append(task)
+        if self._returned is None or self._returned.done():
+            self._returned = self._loop.create_future()
+        return [*waits, self._returned]
+
+    def count_in_hand(self) -> int:
+        """How many messages are being handled, as far as is known."""
+        if self.abreast is not None:
+            return self.abreast.running
+        return int(self.last is not None and not self.last.is_answered)
+
+    def hands(self, caller: object) -> list[list[asyncio.Future[Any]]]:
+        """For each message in hand, ``in_hand``."""
+        if self.abreast is None:
+            return [self.in_hand(caller)]
+        return [[lane] for lane in self.abreast.others(caller)]
+
 
 PULLS_AT_ONCE_MAX: Final = 16  # when the consumer allows only small batches
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from ....api import names
-from ....client.seam import ManagedConsumption, answer_of, send_back
+from ....api.base import encode
+from ....api.envelope import decode_response
+from ....api.messages import GetMessageRequest, GetMessageResponse
+from ....client.seam import ManagedConsumption, answer_of, api_of, send_back
 from ....errors import (
     ConnectionClosedError,
     HeadraceError,
@@ -21,21 +24,47 @@ from ...message import delivered
 from ...record.names import PRIORITY_GROUP
 from ...server.asking import together
 from ..handlers.on_loop import TAKEN_AT_ONCE, Work, work_of
-from ..ownership.intake import Intake
-from ..ownership.lease import Generation, Lease
-from ..ownership.pinned import Pinned
-from ..ownership.renewal import Renewal
-from ..ownership.takeover import Takeover
+from ..intake import Intake
+from ..lease import Generation, Lease, Takeover
+from ..pinned import Pinned, Renewal
 from .conflicts import delete_unused
 from .machine import Event, Gone, Lost, Release
-from .removed import until_removed
 
 if TYPE_CHECKING:
     from ....api.consumers import ConsumerInfo
-    from ....client import Consumer, JetStreamMessage
+    from ....client import Consumer, JetStream, JetStreamMessage
     from ...message import GroupMessage
     from ..config import Plan
     from ..shared import Shared
+
+
+NOT_FOUND: Final = 404
+
+
+async def until_removed(
+    js: JetStream, stream: str, sequence: int, seconds: float, goes_on: Callable[[], bool]
+) -> bool:
+    """Wait until ``stream`` has no message with this sequence; False if it has, after ``seconds`` or when
+    ``goes_on`` says no. A server that does not answer is asked again. Raises ConnectionClosedError."""
+    time = asyncio.get_running_loop().time
+    subject = api_of(js).subject("STREAM", "MSG", "GET", stream)
+    request = encode(GetMessageRequest(seq=sequence))
+    ends, pause = time() + seconds, ASK_FIRST_S
+    while goes_on() and (left := ends - time()) > 0:
+        try:
+            answer = await js.connection.request(subject, request, timeout=left)
+            decode_response(answer.payload, GetMessageResponse)
+        except ConnectionClosedError:
+            raise
+        except JetStreamApiError as error:
+            if error.code == NOT_FOUND:
+                return True
+        except HeadraceError:
+            pass  # no leader, or the link is lost: there may be one again in time
+        await asyncio.sleep(max(0.0, min(pause, ends - time())))
+        pause = min(2 * pause, ASK_MAX_S)
+    return False
+
 
 ASK_FIRST_S: Final = (
     0.02  # how long until a former owner's messages are asked for again, doubling …

@@ -37,10 +37,10 @@ from .machine import (
     Release,
     Released,
     State,
+    WaitForPinned,
     after,
     retry_s,
 )
-from .waiting import WaitForPinned
 
 if TYPE_CHECKING:
     from ....api.consumers import ConsumerConfig, ConsumerInfo

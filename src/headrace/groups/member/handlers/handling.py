@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sized
+from typing import TYPE_CHECKING, Final
 
 from ....client.seam import place_of, send_back
 from ....errors import ConnectionClosedError
@@ -13,15 +13,18 @@ from ....handling.callbacks import as_exception
 from ....handling.dead_letter_headers import GROUP
 from ....handling.failing import Failing
 from ....handling.failure import Again, Give
+from ....handling.lanes import LaneTasks
 from ...errors import HandlerFailedError, NotOwnedError
 from ...events import HandlerFailed, LeaseLost
 from ...message import delivered
 
 if TYPE_CHECKING:
+    from ....client import JetStreamMessage
     from ...message import GroupMessage
-    from ..ownership.intake import Intake
-    from ..ownership.lease import Generation
+    from ..intake import Intake
+    from ..lease import Generation
     from ..shared import Shared
+
 
 _log = logging.getLogger("headrace.groups")
 
@@ -158,3 +161,74 @@ class Handling(Failing["GroupMessage"]):
         self, message: GroupMessage, subject: str, headers: dict[str, list[str]], msg_id: str
     ) -> None:
         await self._shared.js.publish(subject, message.payload, headers=headers, msg_id=msg_id)
+
+
+HELD_MAX: Final = (
+    10_000  # messages that wait in the lanes; what the server has beyond that stays there
+)
+
+
+class KeyTasks(LaneTasks):
+    """As many tasks as the membership's ``concurrency``, each of which runs a lane, and their reader.
+
+    Args:
+        held: what was read and not begun.
+        add: takes what was read.
+        lane: what each task does until nothing more may begin.
+        stop: says that nothing more may begin; it calls ``no_more``.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        intake: Intake,
+        held: Sized,
+        add: Callable[[list[JetStreamMessage]], None],
+        lane: Callable[[], Awaitable[None]],
+        stop: Callable[[], None],
+    ) -> None:
+        def fail() -> None:
+            stop()
+            intake.abandon()  # wakes who reads
+
+        def name(number: int) -> str:
+            return f"lane {number} of {shared.label}"
+
+        super().__init__(shared.concurrency, name, lane, stop, fail)
+        self._intake = intake
+        self._held = held
+        self._add = add
+        self._room: asyncio.Future[None] | None = None  # until the lanes have room
+        self._is_over = False
+
+    async def work_off(self) -> None:
+        """See ``Work.run``."""
+        await self.run(self._read)
+        for lane in self.tasks:
+            lane.result()
+
+    async def _read(self) -> None:
+        while not self._is_over:
+            if len(self._held) >= HELD_MAX:
+                self._room = asyncio.get_running_loop().create_future()
+                await self._room
+                continue
+            messages = await self._intake.next_batch()
+            if not messages:
+                return
+            self._add(messages)
+
+    def taken(self) -> None:
+        """Messages have been begun: there may be room to read more."""
+        if self._room is not None and len(self._held) < HELD_MAX // 2:
+            self._make_room()
+
+    def no_more(self) -> None:
+        """Have whoever waits find out that nothing more begins."""
+        self._is_over = True
+        self.wake_all()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)

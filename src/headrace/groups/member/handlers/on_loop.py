@@ -17,14 +17,13 @@ from ....handling.lanes import is_cancelled
 from ....handling.waiting import Waiting
 from ...message import GroupMessage, delivered, is_confirmed
 from ..loop_watch import LONG_S
-from .handling import Handling
-from .key_tasks import KeyTasks
+from .handling import Handling, KeyTasks
 from .on_threads import OnThreads
 
 if TYPE_CHECKING:
     from ....client import JetStreamMessage
-    from ..ownership.intake import Intake
-    from ..ownership.lease import Generation
+    from ..intake import Intake
+    from ..lease import Generation
     from ..shared import Shared
 
 TAKEN_AT_ONCE: Final = 256  # handlers that await nothing let the loop breathe after so many …

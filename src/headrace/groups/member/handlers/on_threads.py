@@ -1,5 +1,6 @@
 """Handling what comes with a plain function, on threads: what blocks there stops neither the loop nor a
-renewal."""
+renewal.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +13,16 @@ from ....client.jetstream.consuming.answers import MessageOnThread
 from ....client.seam import answers_from_threads
 from ....handling.callbacks import CALLBACK_ERRORS
 from ....handling.lanes import is_cancelled
-from ....handling.turn import Stopped, awaitable_of, take_turn
+from ....handling.threads import Stopped, awaitable_of, take_turn
 from ....handling.waiting import Waiting
 from ...errors import NotOwnedError
 from ...message import GroupMessage, delivered, is_confirmed
-from .handling import Handling
-from .key_tasks import KeyTasks
+from .handling import Handling, KeyTasks
 
 if TYPE_CHECKING:
     from ....client import JetStreamMessage
-    from ..ownership.intake import Intake
-    from ..ownership.lease import Generation
+    from ..intake import Intake
+    from ..lease import Generation
     from ..shared import Shared
 
 IN_ONE_GO: Final = 256  # messages, before the loop is asked again
