@@ -27,7 +27,7 @@ from headrace.client import (
     ObjectNotFoundError,
 )
 from headrace.errors import HeadraceError, JetStreamApiError
-from headrace.jobs.config.config import FeedConfig
+from headrace.jobs.config import FeedConfig
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from headrace.jobs.config.config import FeedConfig
+from headrace.jobs.config import FeedConfig
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service import feeds
 from headrace.jobs.states import State

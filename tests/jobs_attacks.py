@@ -206,7 +206,10 @@ async def silent_endpoints(victim: Victim, tell: Tell) -> None:
     async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         calls.append(writer)
         tell()
-        await closed(reader)
+        try:
+            await closed(reader)
+        finally:
+            writer.transport.abort()
 
     server = await asyncio.start_server(swallow, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -220,6 +223,7 @@ async def silent_endpoints(victim: Victim, tell: Tell) -> None:
             while True:
                 await publish(http, "silent")
         finally:
+            server.close()  # or calls would come that nobody ends
             for call in calls:
                 call.transport.abort()
 

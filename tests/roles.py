@@ -145,8 +145,8 @@ async def console(url: str) -> None:
 
 async def feed(url: str, admin: str) -> None:
     """A job service whose channel is fed from the stream, and that publishes outcomes."""
-    from headrace.jobs.config.config import Config, FeedConfig, OutcomesConfig
-    from headrace.jobs.server.server import serve
+    from headrace.jobs.config import Config, FeedConfig, OutcomesConfig
+    from headrace.jobs.server import serve
 
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with tempfile.TemporaryDirectory() as folder:

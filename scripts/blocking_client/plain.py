@@ -13,9 +13,7 @@ from .words import adapted, docstring_of
 __all__ = ["WRITTEN", "write_plain"]
 
 CLIENT = ROOT / "src" / "headrace" / "jobs" / "client"
-WRITTEN = {
-    CLIENT / "aio.py": CLIENT / "blocking.py",
-}
+WRITTEN = {CLIENT / "aio.py": CLIENT / "blocking.py"}
 
 _RENAMED = {
     "AsyncJobsClient": "JobsClient",

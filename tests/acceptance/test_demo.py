@@ -28,8 +28,8 @@ from waiting import until_here
 
 DEADLINE_S = 240
 AS_ITS_USERS = java_start.environment({}, interpreted=False)
-"""In a demo that is looked at Spark runs the code that it makes of a query, as it does by itself; the other
-tests spare that."""
+"""In a demo of ``make test-all`` Spark runs the code that it makes of a query, as it does by itself;
+``make test`` spares that."""
 CUT = 6_000
 BATCH = 4_000  # so that the cut is two micro-batches
 
@@ -142,7 +142,6 @@ def test_it_goes_on_with_exactly_the_rest_then_finds_nothing_new(tmp_path: Path)
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
-        env={**os.environ, **AS_ITS_USERS},
     )
     assert (done.returncode, done.stderr) == (0, "")
     first, the_rest, nothing_new, _ = done.stdout.split("== done\n")

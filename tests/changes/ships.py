@@ -215,7 +215,7 @@ class Ships:
             if self.made == old:
                 self.work.say(f"stream {former} is being repartitioned to {count}", _LANE)
                 command = ["stream", "repartition", former, new, str(count)]
-                options = ["--force", "--no-progress", "--server", url]
+                options = ["--force", "--server", url]
                 if status := await asyncio.to_thread(main, [*command, *options]):
                     raise HeadraceError(f"stream repartition {former} {new} ended with {status}")
                 last = (await (await self.work.js.stream(former)).info()).state.last_seq

@@ -49,8 +49,8 @@ SERVERS = ("headrace", pytest.param("nats-server", marks=pytest.mark.peer))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What a server answers is decided in the client, whose tests are played on both; what a command makes of
-    it, half of the tests try on either, and ``make test-all`` all on both."""
+    """What servers answer is compared in ``tests/conformance``; what a command makes of it, half of the
+    tests try on either, and ``make test-all`` all on both."""
     if "either_server" in metafunc.fixturenames:
         servers = one_way(SERVERS, metafunc.function.__name__)
         metafunc.parametrize("either_server", servers, indirect=True, scope="session")

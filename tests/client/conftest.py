@@ -12,21 +12,27 @@ import pytest
 import peers
 from headrace.client import Connection, Consumer, JetStream, Stream, connect
 from headrace.embedded import Broker
+from portions import play_one_way
 from waiting import until
 
 _numbers = itertools.count(1)
 
 
-SERVERS = [*peers.EITHER]
-if os.environ.get("HEADRACE_TEST_WEBSOCKET"):  # the same again through WebSockets, on demand
-    SERVERS.append("websocket")
+# All of it through WebSockets, on demand.
+SERVERS = ("websocket",) if os.environ.get("HEADRACE_TEST_WEBSOCKET") else peers.EITHER
 
 
-@pytest.fixture(scope="session", params=SERVERS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What servers answer is compared in ``tests/conformance``; what the client makes of it, half of the
+    tests try on either, and ``make test-all`` all on both."""
+    play_one_way(metafunc, "reference_server", SERVERS)
+
+
+@pytest.fixture(scope="session")
 def reference_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:
-    """Both servers in turn: whatever is tried here works on either."""
+    """Either server: whatever is tried here works on both."""
     directory = tmp_path_factory.mktemp(request.param)
     if request.param == "websocket":
         port = peers.free_port()

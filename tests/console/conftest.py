@@ -29,7 +29,7 @@ SERVERS = ("headrace", pytest.param("nats-server", marks=pytest.mark.peer))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What a server answers is decided in the client, whose tests are played on both; what the console makes
+    """What servers answer is compared in ``tests/conformance``; what the console makes
     of it, half of the tests try on either, and ``make test-all`` all on both."""
     play_one_way(metafunc, "server", SERVERS)
 

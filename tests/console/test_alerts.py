@@ -11,7 +11,7 @@ import pytest
 from console_browser import check, go
 from console_world import World
 from headrace.console import alerts
-from headrace.doctor.streams import look_at_streams
+from headrace.doctor import look_at_streams
 from headrace.findings.finding import Findings
 from headrace.groups import PartitioningFilter, elastic
 from headrace.jobs.runtime.runtime import Runtime

@@ -22,7 +22,7 @@ from waiting import until
 pytestmark = pytest.mark.timeout(180)
 
 OURS = pytest.mark.parametrize("server", ["headrace"], indirect=True)
-BOTH = pytest.mark.parametrize("server", ["headrace", "nats-server"], indirect=True)
+THEIRS = pytest.mark.parametrize("server", ["nats-server"], indirect=True)
 """Where the page is the same and the server's answers are tested elsewhere, one server will do."""
 
 BROWSED = 100_000
@@ -231,7 +231,8 @@ async def new_messages_are_followed(shown: World, page: Any) -> None:
     await until(lambda: shown.console.sources.followers == 1)
 
 
-@BOTH
+@pytest.mark.peer
+@THEIRS
 async def test_streams_and_consumers_are_acted_on(shown: World, page: Any) -> None:
     js = shown.js
     pinned = await js.consumer("ORDERS", "pinned")

@@ -1,12 +1,15 @@
+"""Aircraft are followed from leg to leg."""
+
 from __future__ import annotations
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.demo.chains import (
+from headrace.demo.flights import (
     CHAIN_PAUSE_S,
     LEG_COLUMNS,
+    UNKNOWN_AIRCRAFT,
     Flown,
     FoundChain,
     LastLeg,
@@ -14,7 +17,6 @@ from headrace.demo.chains import (
     follow_batches,
     schema_of,
 )
-from headrace.demo.flights import UNKNOWN_AIRCRAFT
 
 COLUMNS = {
     "sequence": "bigint",

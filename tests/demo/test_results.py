@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.demo.chains import LEG_COLUMNS, LastLeg, schema_of
 from headrace.demo.errors import DemoError
-from headrace.demo.flights import UNKNOWN_AIRCRAFT
+from headrace.demo.flights import LEG_COLUMNS, UNKNOWN_AIRCRAFT, LastLeg, schema_of
 from headrace.demo.results import Results, kept
 
 

@@ -1,3 +1,5 @@
+"""The demo's directory: its layout, its ownership, and whether its parts match."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -5,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.demo.errors import DemoError
-from headrace.demo.workspace import Workspace
+from headrace.demo.results import Workspace
 
 
 def test_a_new_directory_is_made_and_found_again(tmp_path: Path) -> None:

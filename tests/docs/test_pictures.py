@@ -14,8 +14,7 @@ from diagrams import command
 from diagrams.canvas import Canvas
 from diagrams.flights import CHAINED, FLIGHTS, HOURS
 from diagrams.pictures import PICTURES
-from headrace.demo.chains import follow_batches
-from headrace.demo.flights import find_data, load_flights
+from headrace.demo.flights import find_data, follow_batches, load_flights
 
 _PAGES = sorted([*(guides.ROOT / "docs").rglob("*.md"), guides.ROOT / "README.md"])
 _IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")

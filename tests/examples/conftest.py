@@ -14,7 +14,8 @@ from portions import play_one_way
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What a server answers is decided in the client; ``make test-all`` plays all examples on both."""
+    """What servers answer is compared in ``tests/conformance``; ``make test-all`` plays all examples on
+    both."""
     play_one_way(metafunc, "reference_server", peers.EITHER)
 
 

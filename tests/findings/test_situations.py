@@ -110,7 +110,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let everybody be so patient, who judges."""
     monkeypatch.setattr("headrace.findings.consumers.LEFT_S", seconds)
     monkeypatch.setattr("headrace.findings.consumers.IDLE_S", seconds)
-    monkeypatch.setattr("headrace.doctor.groups.AWAY_S", seconds)
+    monkeypatch.setattr("headrace.doctor.AWAY_S", seconds)
     monkeypatch.setattr("headrace.console.alerts.GROUPS_EVERY_S", 0.0)
 
 

@@ -17,7 +17,7 @@ KEPT: Final = "KEPT"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What a server answers is decided in the client, whose tests are played on both; what a group makes of
+    """What servers answer is compared in ``tests/conformance``; what a group makes of
     it, half of the tests try on either, and ``make test-all`` all on both."""
     play_one_way(metafunc, "reference_server", peers.EITHER)
 

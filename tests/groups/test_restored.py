@@ -12,6 +12,7 @@ import pytest
 import peers
 from headrace.client import JetStream, connect
 from headrace.groups import ElasticGroup, GroupMessage, Membership, PartitioningFilter, elastic
+from portions import play_one_way
 from waiting import until
 
 BEFORE, LEFT, AFTER = 100, 9, 20
@@ -19,7 +20,15 @@ BY_KEY = [PartitioningFilter("s.*", (1,))]
 NAMES = ("S", "S-g", "KV_elastic-consumer-groups")
 
 
-@pytest.fixture(params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)])
+SERVERS = ["headrace", pytest.param("nats-server", marks=pytest.mark.peer)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Half of them are played on either server, and ``make test-all`` plays all on both."""
+    play_one_way(metafunc, "server", SERVERS)
+
+
+@pytest.fixture
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.ServerProcess]:
     yield from peers.either_running(request.param, tmp_path / "server", durable=True)
 
@@ -108,6 +117,7 @@ async def test_a_backup_beside_another_stream_of_that_name_copies_it_from_its_be
         await until(is_so, within=60)
 
 
+@pytest.mark.parametrize("server", SERVERS, indirect=True)
 @pytest.mark.parametrize("at_work", [True, False], ids=["at work", "joining later"])
 async def test_a_group_goes_on_in_a_stream_that_alone_was_put_back(
     server: peers.ServerProcess, tmp_path: Path, at_work: bool

@@ -204,7 +204,7 @@ PLAIN_READERS = {
     "client/publish/awaited.py": "of a fixed type, for each answer; catches what is nested too deep",
     "client/publish/fast_answers.py": "of a fixed type, for each answer; catches what is nested too deep",
     "client/jetstream/backup.py": "writes",
-    "demo/chains.py": "of a fixed type: what the demo has published",
+    "demo/flights.py": "of a fixed type: what the demo has published",
     "pipeline/declaring/document.py": "catches the error of the reader",
     "pipeline/running/run.py": "what Spark says of its own queries",
     "spark/decoding/jsons.py": "per message; catches what is nested too deep",

@@ -83,8 +83,8 @@ PAIRS = [
     pytest.param("postgres", "nats-server", marks=_EVERY_PAIR),
     pytest.param("sqlite", "headrace", marks=_EVERY_PAIR),
 ]
-ABOVE = ("client", "http", "push", "test_acceptance.py")
-"""Rooms above the ones whose tests say what each database does: ``store``, ``service``, ``maintenance``."""
+ON_EACH = ("store", "service")
+"""Rooms whose tests say what each database does; the others are above them."""
 _OTHER_DATABASE = pytest.mark.slow("tests/jobs/service")
 
 
@@ -99,15 +99,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests that use a database run on each kind, unless it makes no difference to them; above the rooms that
     say what a database does, half of the tests on the one and half on the other. Where a broker is used, too,
     each kind of either is played once, and all pairs of them slowly. Of those that say nothing about the
-    database half are played on either broker: what a broker answers is decided in the client, whose tests are
-    played on both."""
+    database half are played on either broker: what servers answer is compared in ``tests/conformance``."""
     kinds: tuple[str, ...] = ("sqlite", "postgres")
     if metafunc.definition.get_closest_marker("one_database") is not None:
         kinds = ("sqlite",)
     of_database = "database_url" in metafunc.fixturenames
     if "broker_url" not in metafunc.fixturenames:
         room = metafunc.definition.path.relative_to(Path(__file__).parent).parts[0]
-        if of_database and len(kinds) > 1 and room in ABOVE:
+        if of_database and len(kinds) > 1 and room not in ON_EACH:
             test = metafunc.definition.originalname
             metafunc.parametrize("database_url", one_of_each(test), indirect=True)
         elif of_database:

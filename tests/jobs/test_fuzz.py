@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from headrace.jobs.errors import JobsError
 from headrace.jobs.http import create_app
-from headrace.jobs.http.asgi.gateway import Gateway
+from headrace.jobs.http.asgi import Gateway
 from headrace.jobs.push.attempt import retry_after_s
 from jobs_world import World
 from portions import portion

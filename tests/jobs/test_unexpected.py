@@ -23,7 +23,7 @@ from headrace.jobs.push.sender import EndpointAnswer, Sender
 from headrace.jobs.runtime import runtime as runtime_module
 from headrace.jobs.runtime.parts import Parts
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.server.server import tell_of_loop
+from headrace.jobs.server import tell_of_loop
 from headrace.jobs.service.push import results as push_results
 from headrace.jobs.service.push.results import Called
 from headrace.jobs.service.removal.retention import Keep

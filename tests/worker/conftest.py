@@ -16,7 +16,8 @@ _numbers = itertools.count(1)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What a server answers is decided in the client; ``make test-all`` plays all tests here on both."""
+    """What servers answer is compared in ``tests/conformance``; ``make test-all`` plays all tests here on
+    both."""
     play_one_way(metafunc, "reference_server", peers.EITHER)
 
 

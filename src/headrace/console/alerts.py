@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..api.consumers import ConsumerInfo
 from ..client.jetstream_context import JetStream
-from ..doctor.groups import look_at_groups
+from ..doctor import look_at_groups
 from ..errors import HeadraceError
 from ..findings.account import judge_account
 from ..findings.consumers import judge_consumer

@@ -17,8 +17,8 @@ from .flights import find_data, load_flights
 from .plot import by_hour, draw
 from .publish import LEGS, PARTITIONS, FlightStream
 from .query import FlightQuery, Start, check_java, declare, is_done, quality
+from .results import Workspace
 from .screen import Screen
-from .workspace import Workspace
 
 if TYPE_CHECKING:
     import pyarrow as pa

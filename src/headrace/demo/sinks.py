@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.demo.chains import LEG_COLUMNS, LastLeg, follow_batches
+from headrace.demo.flights import LEG_COLUMNS, LastLeg, follow_batches
 from headrace.demo.publish import LEGS
 from headrace.demo.results import Results, kept
 

@@ -14,7 +14,7 @@ from headrace.errors import ConfigurationError
 from headrace.jobs.errors import JobsError
 from headrace.jobs.http import create_app
 from headrace.jobs.http.app import ENDPOINTS
-from headrace.jobs.http.asgi.gateway import Gateway
+from headrace.jobs.http.asgi import Gateway
 from headrace.jobs.http.request.endpoint import EVERYWHERE
 from headrace.jobs.runtime.runtime import Runtime
 from jobs_contract import ContractTransport

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from headrace.cli import main
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
-from headrace.jobs.config.seeds import Seeds, apply_seeds
 from headrace.jobs.http import create_app
 from headrace.jobs.matching.filters import SUBJECT, MessageFilter, compiled, fits
 from headrace.jobs.matching.patterns import fits_one
 from headrace.jobs.models import NewMessage, Options
+from headrace.jobs.seeds import Seeds, apply_seeds
 from headrace.jobs.service import storing
 from headrace.jobs.service.publishing import publishing
 from jobs_contract import ContractTransport

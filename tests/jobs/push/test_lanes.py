@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
-from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.push.node_names import has_ended, whereabouts
+from headrace.jobs.push.engine import PushEngine, has_ended, whereabouts
 from headrace.jobs.service.push import lanes
 from headrace.jobs.store import Tx, open_database
 from jobs_endpoint import Endpoint, answer
@@ -162,7 +161,7 @@ async def is_equal(found: Any, wanted: object) -> bool:
 
 async def a_process_that_says_where_it_is() -> str:
     """Its whereabouts; it is killed when it has said them."""
-    code = "from headrace.jobs.push.node_names import *; print(whereabouts(), flush=True); input()"
+    code = "from headrace.jobs.push.engine import *; print(whereabouts(), flush=True); input()"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", code),
         stdout=asyncio.subprocess.PIPE,

@@ -15,7 +15,7 @@ import pytest
 
 import postgres_server
 from headrace.clock import ManualClock
-from headrace.jobs.runtime import readiness
+from headrace.jobs.runtime import parts as readiness
 from headrace.jobs.store import Tx
 from jobs_world import PRODUCER, World
 from waiting import until

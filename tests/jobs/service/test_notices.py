@@ -11,8 +11,8 @@ import pytest
 
 from headrace.cli import main
 from headrace.errors import ConfigurationError
-from headrace.jobs.config.seeds import Seeds, apply_seeds
 from headrace.jobs.models import Options
+from headrace.jobs.seeds import Seeds, apply_seeds
 from headrace.jobs.service.definitions.consumers import find_consumer
 from headrace.jobs.service.push import results as push_results
 from jobs_world import World, held

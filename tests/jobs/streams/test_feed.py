@@ -20,7 +20,7 @@ from headrace.documents import DocumentError
 from headrace.errors import ProtocolError
 from headrace.jobs import ids, limits
 from headrace.jobs.client import AsyncJobsClient
-from headrace.jobs.config.config import FeedConfig, OutcomesConfig
+from headrace.jobs.config import FeedConfig, OutcomesConfig
 from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.runtime.parts import reason_of
 from headrace.jobs.runtime.runtime import Runtime

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import click
 
-from ...jobs.config.config import Config, load_config
+from ...jobs.config import Config, load_config
 from ...jobs.store import Database, open_database
 from ...jobs.store.transfer import Carried, export_to, freeze, import_from, unfreeze
 from .. import loop_factory
@@ -192,7 +192,7 @@ def configuration(args: Args) -> Config:
 
 
 def serve_command(args: Args) -> int:
-    from ...jobs.server.server import serve
+    from ...jobs.server import serve
 
     config = configuration(args)
     logging.basicConfig(
@@ -213,7 +213,7 @@ def serve_command(args: Args) -> int:
 
 
 def prune_command(args: Args) -> int:
-    from ...jobs.server.server import make_maintenance, make_runtime
+    from ...jobs.server import make_maintenance, make_runtime
 
     config = configuration(args)
 

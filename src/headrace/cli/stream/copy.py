@@ -446,7 +446,6 @@ _LOOK_S: Final = 1.0
         default=None,
         help="go on behind this sequence of FROM, if TO cannot tell",
     ),
-    click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
 )
 async def copy(
     session: Session,
@@ -460,7 +459,6 @@ async def copy(
     replicas: int | None,
     subjects: tuple[str, ...],
     after: int | None,
-    bar: bool,
 ) -> None:
     """Copy a stream to another server, and go on where the last run stopped; or once, on the same server.
 
@@ -486,7 +484,7 @@ async def copy(
             "headrace stream backup --all DIR",
             "headrace stream restore --all DIR --server nats://…    it goes on where it was",
         )
-    how = _How(to, replicas, subjects, consumers, bar)
+    how = _How(to, replicas, subjects, consumers)
     if not (to_server or to_context or to_creds):
         await _copy_here(session, origin, how, goes_on=follow or after is not None)
         return
@@ -503,7 +501,7 @@ async def copy(
             if session.output.is_text:
                 session.output.show({}, f"copied stream {stream} to {to}")
         spot = await place_of(made, origin) if after is None else await _after(made, after)
-        count = await _go_on(session, origin, other.js, to, spot, endless=follow, bar=bar)
+        count = await _go_on(session, origin, other.js, to, spot, endless=follow)
         session.output.show(
             {"stream": to, "created": created, "copied": count},
             f"copied {count:,} later messages of {stream} to {to}",
@@ -530,7 +528,6 @@ class _How:
     replicas: int | None
     subjects: tuple[str, ...]
     consumers: bool
-    bar: bool
 
 
 async def _copy_here(session: Session, origin: Stream, how: _How, *, goes_on: bool) -> None:
@@ -566,7 +563,7 @@ async def _begin(session: Session, origin: Stream, target: JetStream, how: _How)
     info = await origin.info()
     changes = changes_for(info, how.to, how.replicas, how.subjects)
     total = info.state.bytes
-    with progress(session.output, origin.name, total, of_bytes=True, wanted=how.bar) as advance:
+    with progress(session.output, origin.name, total, of_bytes=True) as advance:
         return await transfer(
             origin, target, changes, consumers=how.consumers, progress=telling(advance)
         )
@@ -580,13 +577,12 @@ async def _go_on(
     spot: CopiedTo,
     *,
     endless: bool,
-    bar: bool,
 ) -> int:
     """Copy what came after; until there is no more, or without end."""
     last_seq = (await origin.info()).state.last_seq
     following: Following = await follow(origin, target, spot)
     count = 0
-    with progress(session.output, to, last_seq - spot.position, wanted=bar) as advance:
+    with progress(session.output, to, last_seq - spot.position) as advance:
         while endless or following.place.position < last_seq:
             came = await following.some(_LOOK_S)
             if not came and not endless:

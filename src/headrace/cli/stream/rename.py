@@ -219,10 +219,9 @@ _GO_ON = "headrace stream rename {old} {new}    goes on with it"
         default=10.0,
         help="how long to wait for acknowledgements of what is being handled (10)",
     ),
-    click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
     destroys=True,
 )
-async def rename(session: Session, stream: str, new: str, wait_s: float, bar: bool) -> None:
+async def rename(session: Session, stream: str, new: str, wait_s: float) -> None:
     """Give a stream another name; it keeps its subjects, messages, sequences and consumers.
 
     \b
@@ -241,7 +240,7 @@ async def rename(session: Session, stream: str, new: str, wait_s: float, bar: bo
     if not may_go_on(session.output, _what(found, stream, new)):
         return
     if found.old is not None and found.new is None:
-        found = await _move(session, stream, new, wait_s, bar)
+        found = await _move(session, stream, new, wait_s)
     info = await finish(session.js, found)
     session.output.show(
         {"stream": info.config.name, "was": stream, "messages": info.state.messages},
@@ -261,7 +260,7 @@ def _what(found: RenamedStreams, old: str, new: str) -> str:
     )
 
 
-async def _move(session: Session, old: str, new: str, wait_s: float, bar: bool) -> RenamedStreams:
+async def _move(session: Session, old: str, new: str, wait_s: float) -> RenamedStreams:
     """Make the stream of the new name; if that fails, everything is as it was."""
     try:
         before = await look(session.js, old, new)
@@ -271,15 +270,15 @@ async def _move(session: Session, old: str, new: str, wait_s: float, bar: bool) 
         if missing and session.output.is_text:
             handed_out = counted(missing, "delivered message")
             session.output.note(f"{handed_out} not acknowledged yet: delivered again, from {new}")
-        made = await _transfer(session, stream, before.old.state.bytes, bar)
+        made = await _transfer(session, stream, before.old.state.bytes)
         return RenamedStreams(await stream.info(), made)
     except BaseException:
         await _take_back(session, old, new)
         raise
 
 
-async def _transfer(session: Session, stream: Stream, total: int, bar: bool) -> StreamInfo:
-    with progress(session.output, stream.name, total, of_bytes=True, wanted=bar) as advance:
+async def _transfer(session: Session, stream: Stream, total: int) -> StreamInfo:
+    with progress(session.output, stream.name, total, of_bytes=True) as advance:
         return await move(stream, session.js, telling(advance))
 
 

@@ -266,10 +266,9 @@ _NEAR = 1000  # so few messages may be missing when nothing can be published any
     STREAM,
     click.argument("new", metavar="NEW"),
     click.argument("partitions", type=click.IntRange(1, PARTITIONS_MAX)),
-    click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
     destroys=True,
 )
-async def repartition(session: Session, stream: str, new: str, partitions: int, bar: bool) -> None:
+async def repartition(session: Session, stream: str, new: str, partitions: int) -> None:
     """Number the subjects of a stream for more or fewer partitions: NEW has all of it, with other numbers.
 
     \b
@@ -291,7 +290,7 @@ async def repartition(session: Session, stream: str, new: str, partitions: int, 
     if not found.is_switched:
         if not may_go_on(session.output, _what(found, new, partitions)):
             return
-        await _carry_out(session, found, new, partitions, bar)
+        await _carry_out(session, found, new, partitions)
         found = await look(js, stream, new, partitions)
     await _tell(session, found, partitions)
 
@@ -307,7 +306,7 @@ def _what(found: RepartitionedStreams, new: str, partitions: int) -> str:
 
 
 async def _carry_out(
-    session: Session, found: RepartitionedStreams, new: str, partitions: int, bar: bool
+    session: Session, found: RepartitionedStreams, new: str, partitions: int
 ) -> None:
     """All of it, or all is as it was."""
     js, name = session.js, found.old.config.name
@@ -315,7 +314,7 @@ async def _carry_out(
         made = found.new or await begin(js, found.old, new, partitions)
         found = RepartitionedStreams(found.old, made)
         total, shown = found.old.state.last_seq, 0
-        with progress(session.output, new, total, wanted=bar) as advance:
+        with progress(session.output, new, total) as advance:
 
             def tell(copied: int) -> None:
                 nonlocal shown

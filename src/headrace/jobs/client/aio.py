@@ -381,8 +381,6 @@ class AsyncJobsClient:
         told = progress or {}
         return await self._do(calls.heartbeat(channel, consumer, tokens, jobs, lease_s, told))
 
-    # What operators do
-
     async def status(self) -> dict[str, Any]:
         """The state of the service, and every consumer's counts."""
         return await self._do(management.status())
@@ -493,8 +491,6 @@ class AsyncJobsClient:
         """Delete all dead jobs. Returns their number."""
         tokens = Tokens(channel_token, consumer_token)
         return await self._do(management.purge_dead(channel, consumer, tokens))
-
-    # Who may do what
 
     async def create_key(
         self,

@@ -380,8 +380,6 @@ class JobsClient:
         told = progress or {}
         return self._do(calls.heartbeat(channel, consumer, tokens, jobs, lease_s, told))
 
-    # What operators do
-
     def status(self) -> dict[str, Any]:
         """The state of the service, and every consumer's counts."""
         return self._do(management.status())
@@ -490,8 +488,6 @@ class JobsClient:
         """Delete all dead jobs. Returns their number."""
         tokens = Tokens(channel_token, consumer_token)
         return self._do(management.purge_dead(channel, consumer, tokens))
-
-    # Who may do what
 
     def create_key(
         self,

@@ -12,8 +12,7 @@ from typing import Any, Unpack, overload
 from ...errors import ConfigurationError
 from . import blocking
 from .aio import AsyncJobsClient, Queue
-from .running import Handler, Hook
-from .signals import is_free, stopped_by
+from .running import Handler, Hook, is_free, stopped_by
 from .worker import Worker, WorkerOptions, check_options, parts_of
 
 __all__ = ["BlockingWorker", "worker"]

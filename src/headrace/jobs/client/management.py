@@ -1,4 +1,4 @@
-"""The calls that define producers, channels and consumers, manage jobs, and say who may do what. No I/O."""
+"""The calls that define producers, channels, consumers and API keys, and manage their jobs. No I/O."""
 
 from __future__ import annotations
 

@@ -1,12 +1,18 @@
-"""A job while a worker works on it: what its handler can say and ask, and how the handler is called."""
+"""A job while a worker works on it, and how its handler is called; signals that end workers in order.
+
+Several workers of one event loop share its signals.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -14,11 +20,22 @@ from contextlib import (
     ExitStack,
 )
 from typing import Any, Final, Literal
+from weakref import WeakKeyDictionary
 
 from ...handling.threads import Threads
 from .calls import LeasedJob, Progress
 
-__all__ = ["Handler", "Hook", "JobCancelled", "RunningJob", "Turn", "is_async"]
+__all__ = [
+    "Handler",
+    "Hook",
+    "JobCancelled",
+    "RunningJob",
+    "Turn",
+    "is_async",
+    "is_free",
+    "stopped_by",
+]
+
 
 Over = Literal["cancelled", "lost", "stopped"]
 
@@ -199,3 +216,52 @@ def is_async(handler: Handler) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
     )
+
+
+_Asked = dict[int, list[Callable[[], None]]]
+
+_OF_LOOPS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Asked]] = WeakKeyDictionary()
+
+
+def is_free(number: int) -> bool:
+    """Whether this is the thread that gets signals, and nobody has said what happens at this one."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def stopped_by(
+    numbers: Sequence[int], stop: Callable[[], None], *, taken: Sequence[int] = ()
+) -> Iterator[None]:
+    """Call ``stop`` at each of these signals, those left out at which a program does something of its own.
+
+    Those in ``taken`` are handled whoever has them.
+    """
+    loop = asyncio.get_running_loop()
+    asked = _OF_LOOPS.setdefault(loop, {})
+    ours = []
+    for number in (*numbers, *taken):
+        if number not in asked:
+            if number not in taken and not is_free(number):
+                continue
+            try:
+                loop.add_signal_handler(number, _tell, asked, number)
+            except (NotImplementedError, RuntimeError, ValueError):
+                continue  # this system, or this loop, has no such thing
+            asked[number] = []
+        asked[number].append(stop)
+        ours.append(number)
+    try:
+        yield
+    finally:
+        for number in ours:
+            asked[number].remove(stop)
+            if not asked[number]:
+                del asked[number]
+                loop.remove_signal_handler(number)
+
+
+def _tell(asked: _Asked, number: int) -> None:
+    for stop in tuple(asked.get(number, ())):
+        stop()

@@ -19,8 +19,7 @@ from ..errors import JobsError
 from . import tracing
 from .aio import Queue
 from .calls import LeasedJob, Progress
-from .running import Handler, Hook, Over, Turn, is_async
-from .signals import stopped_by
+from .running import Handler, Hook, Over, Turn, is_async, stopped_by
 
 __all__ = ["Fail", "Worker", "WorkerOptions", "check_options", "parts_of"]
 

@@ -2,7 +2,7 @@
 
 ``app`` puts it together: the endpoints of ``definitions``, ``messages``, ``jobs`` and ``operations``, behind
 what every request passes (``asgi``). What endpoints share is in ``request``, and their JSON in ``shapes``;
-``openapi`` describes them, ``docs_page`` shows that.
+``openapi`` describes them, and has the page that shows it.
 """
 
 from __future__ import annotations

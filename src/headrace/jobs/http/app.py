@@ -19,15 +19,19 @@ from ...visitors import Names
 from ..errors import JobsError, not_found
 from ..runtime.runtime import Runtime
 from . import operations
-from .asgi.front import Front
-from .asgi.gateway import Gateway
-from .asgi.middleware import GatewayMiddleware, RequestId, problem_response, wants_text
-from .asgi.visitors import VisitorGuard
-from .definitions import calls, channels, consumers, forms, keys
-from .docs_page import page_routes
-from .jobs import finding, leased, pull, replay
-from .messages import batch, broadcast, feeds, reading, schedules
-from .openapi import openapi_document
+from .asgi import (
+    Front,
+    Gateway,
+    GatewayMiddleware,
+    RequestId,
+    VisitorGuard,
+    problem_response,
+    wants_text,
+)
+from .definitions import channels, consumers, forms, keys
+from .jobs import finding, leased, pull
+from .messages import feeds, publishing, reading, schedules
+from .openapi import openapi_document, page_routes
 from .request.access import authenticate, note_refusal, note_right
 from .request.endpoint import Endpoint
 
@@ -37,18 +41,15 @@ _LOG: Final = logging.getLogger("headrace.jobs.http")
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *forms.ENDPOINTS,
-    *broadcast.ENDPOINTS,
-    *batch.ENDPOINTS,
+    *publishing.ENDPOINTS,
     *reading.ENDPOINTS,
     *pull.ENDPOINTS,
     *leased.ENDPOINTS,
     *finding.ENDPOINTS,
-    *replay.ENDPOINTS,
     *schedules.ENDPOINTS,
     *feeds.ENDPOINTS,
     *channels.ENDPOINTS,
     *consumers.ENDPOINTS,
-    *calls.ENDPOINTS,
     *keys.ENDPOINTS,
     *operations.ENDPOINTS,
 )

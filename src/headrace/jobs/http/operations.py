@@ -12,18 +12,17 @@ from starlette.responses import PlainTextResponse, Response
 
 from ..._version import __version__
 from .. import limits
-from ..config.seeds import left_over
 from ..errors import forbidden
 from ..models import rfc3339
 from ..runtime.runtime import Runtime
+from ..seeds import left_over
 from ..service.finding import page_reads
 from ..states import State
 from ..store import Row, Tx
 from . import shapes
 from .jobs.pull import dead_counts_of
 from .request.endpoint import Endpoint, Parameter, reply
-from .request.incoming import header, is_admin, paging, require_admin
-from .request.links import list_links
+from .request.incoming import header, is_admin, list_links, paging, require_admin
 
 __all__ = ["ENDPOINTS"]
 

@@ -1,21 +1,48 @@
-"""One call of an endpoint, and what is recorded of it, whatever the endpoint answers."""
+"""One call of an endpoint: the headers that tell it about a job, and what is recorded of its answer."""
 
 from __future__ import annotations
 
+import secrets
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from ...errors import HeadraceError
 from .. import limits
-from ..models import ClaimedJob, Consumer
+from ..models import ClaimedJob, Consumer, Options
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
 from ..service.push.results import Called
+from ..signature import sign
 from .guard import OwnMachineError, own_fault
-from .headers import call_headers
 from .sender import EndpointAnswer, Sender
 
-__all__ = ["call_endpoint", "not_made", "retry_after_s", "unexpected"]
+__all__ = ["call_endpoint", "call_headers", "not_made", "retry_after_s", "unexpected"]
+
+
+def call_headers(
+    consumer: Consumer, job: ClaimedJob, options: Options, now_s: int
+) -> dict[str, str]:
+    """The headers of a push call. The producer's headers come first and cannot replace ours."""
+    own = {
+        "Content-Type": job.content_type,
+        "User-Agent": options.user_agent,
+        "X-Request-ID": secrets.token_hex(10),
+        "X-Broker-Message-ID": job.message_id,
+        "X-Broker-Message-Priority": str(job.priority),
+        "X-Broker-Channel-ID": consumer.channel_id,
+        "X-Broker-Consumer-ID": consumer.consumer_id,
+        "X-Broker-Attempt": str(job.retries + 1),
+        "X-Broker-Metadata-Headers": ",".join(sorted(job.headers)),
+        options.token_header: consumer.token,
+    }
+    if job.ordering_key is not None:
+        own["X-Broker-Ordering-Key"] = job.ordering_key
+    if consumer.settings.sign and consumer.secrets:
+        # The id is our own number of the message: the producer's id is not ours to sign.
+        own |= sign(consumer.secrets, f"msg_{job.message_seq}", now_s, job.payload)
+    taken = {name.lower() for name in own}
+    given = {name: value for name, value in job.headers.items() if name.lower() not in taken}
+    return {**given, **own}
 
 
 async def call_endpoint(

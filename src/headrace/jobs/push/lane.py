@@ -18,9 +18,9 @@ from .. import limits
 from ..errors import DatabaseUnavailableError
 from ..models import ClaimedJob, Consumer
 from ..policy import push_lease_s
+from ..runtime.lookout import JobWaiter
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
-from ..runtime.waiters import JobWaiter
 from ..service.leases.claiming import Claim
 from ..service.push.lanes import TakenError
 from ..service.push.results import Called, PushNotes, Written, note_all

@@ -1,25 +1,108 @@
-"""Finds jobs whose ring nobody heard, and those that have become due: one look for all who wait.
+"""Who waits for jobs is woken, once per ring; jobs whose ring nobody heard, or that become due, are found.
 
-A ring is heard at once in the process that made the job, and in others by a notice of the database. Nothing
-tells of a job that becomes due, of one that another process put into a SQLite file, or of one that came
-while the connection for notices was broken. So each process asks for its waiters together, once in
-``POLL_S``: no job that has a waiter waits longer than that.
+A ring wakes one client, which wakes the next if there was work: if every new job woke all of them, they
+would all ask the database for the same row. It is heard at once in the process that made the job, and in
+others by a notice of the database. Nothing tells of a job that becomes due, of one that another process
+put into a SQLite file, or of one that came while the connection for notices was broken. So each process
+asks for its waiters together, once in ``POLL_S``: no job that has a waiter waits longer than that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, Final
 
 from .. import limits
 from ..service.definitions.consumers import DEFINITIONS
 from ..store import Database, Tx
 from .parts import Parts
-from .waiters import JobWaiters
 
-__all__ = ["Lookout"]
+__all__ = ["JobWaiter", "JobWaiters", "Lookout"]
+
+
+class JobWaiter:
+    """One waiter. Enter it (``with``) before querying the database, so that no ring is missed."""
+
+    def __init__(self, waiters: JobWaiters, consumer: int) -> None:
+        self._waiters = waiters
+        self._consumer = consumer
+        self._rung = asyncio.Event()
+
+    def __enter__(self) -> JobWaiter:
+        self._waiters.add(self._consumer, self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._waiters.remove(self._consumer, self)
+        if self._rung.is_set():
+            self._waiters.ring([self._consumer])
+
+    @property
+    def rung(self) -> bool:
+        return self._rung.is_set()
+
+    def wake(self) -> None:
+        self._rung.set()
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Return when woken, or after ``timeout_s`` if it is given. Safe to cancel."""
+        try:
+            async with asyncio.timeout(None if timeout_s is None else max(0.0, timeout_s)):
+                await self._rung.wait()
+        except TimeoutError:
+            return
+        self._rung.clear()
+        self._waiters.to_the_end(self._consumer, self)
+
+
+class JobWaiters:
+    """All waiters, by consumer, in the order in which they are woken."""
+
+    def __init__(self) -> None:
+        self._by_consumer: dict[int, OrderedDict[JobWaiter, None]] = {}
+
+    def waiter(self, consumer: int) -> JobWaiter:
+        """A new waiter for jobs of ``consumer``."""
+        return JobWaiter(self, consumer)
+
+    def consumers(self) -> list[int]:
+        """The consumers whose jobs somebody waits for."""
+        return list(self._by_consumer)
+
+    def ring(self, consumers: Sequence[int]) -> None:
+        """Wake one waiter for each of ``consumers``; if none is named, wake all waiters."""
+        if not consumers:
+            for waiting in self._by_consumer.values():
+                for waiter in waiting:
+                    waiter.wake()
+            return
+        for consumer in consumers:
+            for waiter in self._by_consumer.get(consumer, ()):
+                if not waiter.rung:
+                    waiter.wake()
+                    break
+
+    def add(self, consumer: int, waiter: JobWaiter) -> None:
+        self._by_consumer.setdefault(consumer, OrderedDict())[waiter] = None
+
+    def remove(self, consumer: int, waiter: JobWaiter) -> None:
+        waiting = self._by_consumer[consumer]
+        del waiting[waiter]
+        if not waiting:
+            del self._by_consumer[consumer]
+
+    def to_the_end(self, consumer: int, waiter: JobWaiter) -> None:
+        self._by_consumer[consumer].move_to_end(waiter)
+
 
 _PART: Final = "lookout"
 _PAUSE_S_MIN: Final = 0.01

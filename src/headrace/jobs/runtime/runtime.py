@@ -26,10 +26,8 @@ from ..service.publishing.publishing import Publication, publish_all
 from ..store import Database
 from . import counting
 from .keyring import Keyring
-from .lookout import Lookout
-from .parts import Parts
-from .readiness import WriteProbe
-from .waiters import JobWaiters
+from .lookout import JobWaiters, Lookout
+from .parts import Parts, WriteProbe
 
 __all__ = ["Runtime"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ...client import connect
 from ...identity import MessageIdentity
 from .. import ids, limits
-from ..config.config import FeedConfig
+from ..config import FeedConfig
 from ..errors import DatabaseUnavailableError, JobsError
 from ..matching.filters import SUBJECT
 from ..models import NewMessage, is_reserved

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from ...client import connect
-from ..config.config import OutcomesConfig
+from ..config import OutcomesConfig
 from ..models import rfc3339, state_name
 from ..runtime.runtime import Runtime
 from ..service import processes

@@ -14,7 +14,7 @@ from ...client.jetstream.stored_message import if_found
 from ...errors import ConsumerNotFoundError, StreamNotFoundError
 from ...identity import MessageIdentity, Sameness, compare
 from .. import limits
-from ..config.config import FeedConfig
+from ..config import FeedConfig
 from ..errors import JobsError
 from ..runtime.runtime import Runtime
 from ..service import feeds

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import peers
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.jobs.config.config import load_config
+from headrace.jobs.config import load_config
 from headrace.jobs.errors import JobsError
 from headrace.jobs.http import create_app
 from headrace.jobs.models import Options

@@ -18,8 +18,8 @@ from headrace.jobs import limits
 from headrace.jobs.http import create_app
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.models import Consumer, NewMessage
+from headrace.jobs.runtime.lookout import JobWaiter
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.runtime.waiters import JobWaiter
 from headrace.jobs.service.definitions import consumers
 from headrace.jobs.service.leases import leases
 from headrace.jobs.service.publishing import accepting

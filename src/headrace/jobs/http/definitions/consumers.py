@@ -1,4 +1,4 @@
-"""Consumers and jobs by Headrace's own routes: settings, pause, signing secrets, attempts."""
+"""Consumers by Headrace's own routes: settings, pause, signing secrets, jobs, how an endpoint answers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,34 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ... import ids
+from ... import ids, limits
 from ...errors import bad_request, not_found
 from ...models import Consumer, ConsumerSettings, rfc3339, state_name
 from ...policy import with_kind
 from ...runtime.runtime import Runtime
 from ...service.definitions import consumers
 from ...service.finding import finding, page_reads
+from ...service.push import call_statistics
 from ...signature import new_secret
 from ...states import Hold, State
 from ...store import Row, Tx
 from .. import shapes
 from ..jobs.finding import blocked_by
-from ..jobs.progress import progress_of
+from ..jobs.leased import progress_of
 from ..request.access import recorded, require_scope
-from ..request.endpoint import CONSUMER_TOKENS, Endpoint, reply
-from ..request.incoming import consumer_tokens, is_admin, precondition, read_json, require_admin
+from ..request.endpoint import CONSUMER_TOKENS, Endpoint, Parameter, reply
+from ..request.incoming import (
+    consumer_tokens,
+    is_admin,
+    number_between,
+    precondition,
+    read_json,
+    require_admin,
+)
 from .forms import refuse_inside
 
 __all__ = ["ENDPOINTS"]
+
 
 _OPERATED: Final = frozenset(
     {"paused", "enable", "dry_run"}
@@ -254,6 +263,36 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
 
 _BASE: Final = "/v2/channel/{channelId}/consumer/{consumerId}"
 
+
+class CallSlot(msgspec.Struct):
+    at: str
+    calls: int
+    failed: int
+    p50_seconds: float
+    p95_seconds: float
+
+
+class Calls(msgspec.Struct):
+    slot_seconds: int
+    slots: list[CallSlot]
+
+
+async def list_calls(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    path, most = request.path_params, limits.CALLS_KEPT_S
+    seconds = number_between(request.query_params.get("seconds"), most, 1, most, "seconds")
+
+    def read(tx: Tx) -> list[call_statistics.Slot]:
+        consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
+        return call_statistics.slots_of(tx, consumer.seq, seconds)
+
+    shown = [
+        CallSlot(rfc3339(slot.at_us), slot.calls, slot.failed, slot.p50_s, slot.p95_s)
+        for slot in await runtime.database.read(read)
+    ]
+    return reply(Calls(limits.CALLS_SLOT_S, shown))
+
+
 ENDPOINTS: Final = (
     Endpoint(
         method="GET",
@@ -319,5 +358,19 @@ ENDPOINTS: Final = (
         tag="consumers",
         legacy=False,
         errors=(401, 403, 404, 410),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v2/channel/{channelId}/consumer/{consumerId}/calls",
+        handler=list_calls,
+        summary="How an endpoint answered lately: calls, failures, and how long they took",
+        answers={200: Calls},
+        parameters=(
+            Parameter("seconds", "of the last so many; a day, if not given", type="integer"),
+        ),
+        tag="consumers",
+        admin=True,
+        legacy=False,
+        errors=(400, 401, 403, 404),
     ),
 )

@@ -22,8 +22,15 @@ from ...store import Tx
 from .. import shapes
 from ..request.access import recorded
 from ..request.endpoint import Endpoint, Parameter, reply
-from ..request.incoming import flag, number_between, paging, precondition, read_form, require_admin
-from ..request.links import list_links
+from ..request.incoming import (
+    flag,
+    list_links,
+    number_between,
+    paging,
+    precondition,
+    read_form,
+    require_admin,
+)
 
 __all__ = ["ENDPOINTS", "refuse_inside"]
 

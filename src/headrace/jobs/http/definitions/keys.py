@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,16 +17,59 @@ from ...service.finding import page_reads
 from ...store import Row
 from ..request.access import recorded
 from ..request.endpoint import Endpoint, Parameter, reply
-from ..request.incoming import paging, read_json, require_admin, seconds_between
-from ..request.links import list_links
-from . import access_shapes as shapes
+from ..request.incoming import list_links, paging, read_json, require_admin, seconds_between
 
 __all__ = ["ENDPOINTS"]
 
 
+class KeyBody(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    scopes: list[str]
+    channels: tuple[str, ...] = ("*",)
+    expires_in_seconds: float | None = None
+
+
+class KeyShape(msgspec.Struct):
+    id: str
+    name: str
+    scopes: list[str]
+    channels: list[str]
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+
+
+class KeyMade(KeyShape):
+    key: str
+
+
+class Keys(msgspec.Struct):
+    keys: list[KeyShape]
+    pages: dict[str, str]
+
+
+class AuditEntry(msgspec.Struct):
+    at: str
+    who: str
+    key: str | None
+    action: str
+    object: str
+    channel: str | None
+    address: str
+    request_id: str
+    result: str
+    detail: str | None
+
+
+class AuditEntries(msgspec.Struct):
+    entries: list[AuditEntry]
+    pages: dict[str, str]
+
+
 async def make_key(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    body = await read_json(request, shapes.KeyBody)
+    body = await read_json(request, KeyBody)
     valid_s = body.expires_in_seconds
     if valid_s is not None:
         seconds_between(valid_s, limits.KEY_S_MIN, limits.KEY_S_MAX, "expires_in_seconds")
@@ -46,7 +90,7 @@ async def make_key(runtime: Runtime, request: Request) -> Response:
             f"key {key_id} for {' '.join(body.scopes)} in {' '.join(body.channels)}",
         )
     )
-    return reply(shapes.KeyMade(**_shown(row), key=key), 201)
+    return reply(KeyMade(**_shown(row), key=key), 201)
 
 
 async def list_keys(runtime: Runtime, request: Request) -> Response:
@@ -55,8 +99,8 @@ async def list_keys(runtime: Runtime, request: Request) -> Response:
     found = await runtime.database.read(
         lambda tx: page_reads.page(tx, runtime.cursors, "keys", "keys", asked, limits.PAGE_SIZE)
     )
-    shown = [shapes.KeyShape(**_shown(row)) for row in found.rows]
-    return reply(shapes.Keys(shown, list_links(request.url.path, found)))
+    shown = [KeyShape(**_shown(row)) for row in found.rows]
+    return reply(Keys(shown, list_links(request.url.path, found)))
 
 
 async def revoke_key(runtime: Runtime, request: Request) -> Response:
@@ -104,7 +148,7 @@ async def list_audit(runtime: Runtime, request: Request) -> Response:
         )
     )
     shown = [
-        shapes.AuditEntry(
+        AuditEntry(
             at=rfc3339(row["at_us"]),
             who=row["who"],
             key=row["key_id"],
@@ -118,7 +162,7 @@ async def list_audit(runtime: Runtime, request: Request) -> Response:
         )
         for row in found.rows
     ]
-    return reply(shapes.AuditEntries(shown, list_links(request.url.path, found, **given)))
+    return reply(AuditEntries(shown, list_links(request.url.path, found, **given)))
 
 
 _CURSORS: Final = (Parameter("next", "cursor"), Parameter("previous", "cursor"))
@@ -129,8 +173,8 @@ ENDPOINTS: Final = (
         path="/v2/keys",
         handler=make_key,
         summary="Make an API key with scopes, for channels; it is shown once",
-        body=shapes.KeyBody,
-        answers={201: shapes.KeyMade},
+        body=KeyBody,
+        answers={201: KeyMade},
         tag="access",
         admin=True,
         legacy=False,
@@ -142,7 +186,7 @@ ENDPOINTS: Final = (
         path="/v2/keys",
         handler=list_keys,
         summary="The API keys, newest first; none is shown itself",
-        answers={200: shapes.Keys},
+        answers={200: Keys},
         parameters=_CURSORS,
         tag="access",
         admin=True,
@@ -167,7 +211,7 @@ ENDPOINTS: Final = (
         path="/v2/audit",
         handler=list_audit,
         summary="Who changed what, from where, with which result; newest first",
-        answers={200: shapes.AuditEntries},
+        answers={200: AuditEntries},
         parameters=(
             Parameter("key", "what the API key of this id did"),
             Parameter("channel", "what was done in this channel"),

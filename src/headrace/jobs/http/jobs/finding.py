@@ -1,4 +1,4 @@
-"""Finding the jobs of a channel, of either type of consumer, and cancelling them."""
+"""The jobs of a channel: found, cancelled, and replayed by message or by time, at a rate, after a dry run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from starlette.responses import Response
 from ... import ids, limits
 from ...errors import bad_request
 from ...matching.payloads import check_paths, read_paths
-from ...models import rfc3339
+from ...models import Consumer, rfc3339
 from ...runtime import counting
 from ...runtime.runtime import Runtime
-from ...service.definitions import consumers
+from ...service.definitions import channels, consumers
 from ...service.finding import finding, page_reads
 from ...service.finding.finding import Cancelled, Filter
-from ...states import Hold, State
+from ...service.replaying import replaying
+from ...service.replaying.replaying import Replayed, Wanted
+from ...states import TERMINAL, Hold, State
 from ...store import Row, Tx
 from .. import shapes
 from ..request.access import recorded
@@ -26,6 +28,8 @@ from ..request.endpoint import CHANNEL_TOKENS, CONSUMER_TOKENS, Endpoint, Parame
 from ..request.incoming import (
     consumer_tokens,
     is_admin,
+    list_links,
+    moment_us,
     number_between,
     paging,
     read_json,
@@ -33,11 +37,71 @@ from ..request.incoming import (
     require_reader,
     seconds_between,
 )
-from ..request.links import list_links
-from . import job_shapes
-from .progress import progress_of
+from ..shapes import Blocker, Progress
+from .leased import progress_of
 
 __all__ = ["ENDPOINTS", "blocked_by"]
+
+
+class FoundJob(msgspec.Struct):
+    id: str
+    consumer: str
+    message: str
+    state: str
+    waits_for: str | None
+    blocked_by: Blocker | None
+    priority: int
+    retries: int
+    claims: int
+    created_at: str
+    changed_at: str
+    due_at: str | None
+    last_error: str | None
+    cancelled_at: str | None
+    progress: Progress | None
+    url: str
+
+
+class FoundJobs(msgspec.Struct):
+    jobs: list[FoundJob]
+    pages: dict[str, str]
+
+
+class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
+    job: str | None = None
+    consumer: str | None = None
+    message: str | None = None
+    states: list[str] = []
+    older_than_seconds: float = 0.0
+    payload: dict[str, tuple[str, ...]] = {}
+    dry_run: bool = False
+
+
+class CancelledJobs(msgspec.Struct):
+    waiting: int
+    running: int
+    consumers: dict[str, int]
+    dry_run: bool
+
+
+class ReplayBody(msgspec.Struct, forbid_unknown_fields=True):
+    consumer: str | None = None
+    messages: list[str] = []
+    states: list[str] = []
+    since: str | None = None
+    until: str | None = None
+    payload: dict[str, tuple[str, ...]] = {}
+    rate_per_s: float = 0.0
+    dry_run: bool = False
+
+
+class ReplayedJobs(msgspec.Struct):
+    delivered: int
+    dead: int
+    consumers: dict[str, int]
+    last_due_at: str | None
+    dry_run: bool
+
 
 _AGE_S_MAX: Final = 100 * 366 * 86_400
 _UNFINISHED: Final = (State.QUEUED, State.INFLIGHT)
@@ -81,7 +145,7 @@ async def find_jobs(runtime: Runtime, request: Request) -> Response:
         for row in found.rows
     ]
     kept = {**given, "payload": texts} if texts else given
-    return reply(job_shapes.FoundJobs(shown, list_links(request.url.path, page, **kept)))
+    return reply(FoundJobs(shown, list_links(request.url.path, page, **kept)))
 
 
 def _states(named: list[str], default: tuple[State, ...]) -> tuple[State, ...]:
@@ -93,9 +157,9 @@ def _states(named: list[str], default: tuple[State, ...]) -> tuple[State, ...]:
     return tuple(dict.fromkeys(State[word] for word in words)) or default
 
 
-def _shown(row: Row, consumer_id: str, base: str, blocker: Row | None) -> job_shapes.FoundJob:
+def _shown(row: Row, consumer_id: str, base: str, blocker: Row | None) -> FoundJob:
     waits = row["state"] == State.QUEUED
-    return job_shapes.FoundJob(
+    return FoundJob(
         id=str(row["seq"]),
         consumer=consumer_id,
         message=row["message_id"],
@@ -131,7 +195,7 @@ def blocked_by(blocker: Row | None) -> shapes.Blocker | None:
 async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     if "x-broker-consumer-token" not in request.headers:
         require_admin(runtime, request)
-    body = await read_json(request, job_shapes.CancelBody)
+    body = await read_json(request, CancelBody)
     states = _states(body.states, _UNFINISHED)
     if set(states) - set(_UNFINISHED):
         raise bad_request("unknown_state", "QUEUED and INFLIGHT can be cancelled", "states")
@@ -168,7 +232,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     while following is not None:
         at = following
         begins = following == _BEGIN and not body.dry_run
-        work = recorded(request, carry_out, _detail(body)) if begins else carry_out
+        work = recorded(request, carry_out, _cancelled_detail(body)) if begins else carry_out
         cancelled, until_us = await runtime.database.write(work)
         total.add(cancelled)
         following = cancelled.at
@@ -183,7 +247,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
         channel_id = request.path_params["channelId"]
         await runtime.tell("jobs_cancelled", channel_id, body.consumer, detail)
     return reply(
-        job_shapes.CancelledJobs(
+        CancelledJobs(
             waiting=total.waiting.total(),
             running=total.running.total(),
             consumers=dict(sorted((total.waiting + total.running).items())),
@@ -192,7 +256,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     )
 
 
-def _detail(body: job_shapes.CancelBody) -> str:
+def _cancelled_detail(body: CancelBody) -> str:
     """Which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
     wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
     return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
@@ -237,13 +301,129 @@ _FILTERS: Final = (
     Parameter("previous", "cursor"),
 )
 
+
+_NAMES: Final = tuple(sorted(state.name for state in TERMINAL))
+
+
+async def replay(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    body = await read_json(request, ReplayBody)
+    channel_id = request.path_params["channelId"]
+    _check(body)
+    chosen, wanted = await runtime.database.read(lambda tx: _chosen(tx, channel_id, body))
+    states, named, done, told = Counter[State](), Counter[str](), 0, False
+    for consumer in chosen:
+        after: int | None = None
+        while True:
+
+            def work(
+                tx: Tx, consumer: Consumer = consumer, after: int | None = after, done: int = done
+            ) -> Replayed:
+                return _slice(tx, consumer, body, wanted, after, done)
+
+            is_told = told or body.dry_run
+            slice_ = await runtime.database.write(
+                work if is_told else recorded(request, work, _replayed_detail(body))
+            )
+            told = True
+            done += slice_.count
+            states.update(slice_.states)
+            named[consumer.consumer_id] += slice_.count
+            after = slice_.at
+            if after is None:
+                break
+    if done and not body.dry_run:
+        detail = f"{done} jobs are handed out again"
+        await runtime.tell("jobs_replayed", channel_id, body.consumer, detail)
+    return reply(
+        ReplayedJobs(
+            delivered=states[State.DELIVERED],
+            dead=states[State.DEAD],
+            consumers={name: count for name, count in sorted(named.items()) if count},
+            last_due_at=rfc3339(wanted.due_us(done - 1)) if done else None,
+            dry_run=body.dry_run,
+        )
+    )
+
+
+def _replayed_detail(body: ReplayBody) -> str:
+    """Which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
+    wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
+    return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
+
+
+def _check(body: ReplayBody) -> None:
+    if not body.messages and body.since is None:
+        raise bad_request(
+            "no_filter", "name messages, or a time `since` which jobs were made", "body"
+        )
+    if body.messages and (body.since is not None or body.until is not None):
+        raise bad_request("two_filters", "messages, or times, but not both", "messages")
+    if body.messages and body.payload:
+        raise bad_request("two_filters", "messages, or payloads, but not both", "payload")
+    check_paths(body.payload, "payload")
+    if len(body.messages) > limits.BATCH_MAX:
+        raise bad_request("invalid_batch", f"at most {limits.BATCH_MAX} messages", "messages")
+    for message in body.messages:
+        ids.check_id(message, "messages")
+    if len(set(body.messages)) != len(body.messages):
+        raise bad_request("message_twice", "a message may be named once", "messages")
+    if unknown := set(body.states) - set(_NAMES):
+        raise bad_request(
+            "unknown_state", f"accepted are {', '.join(_NAMES)}, not {min(unknown)}", "states"
+        )
+    if not 0 <= body.rate_per_s <= 1e6 or 0 < body.rate_per_s < 0.001:
+        raise bad_request(
+            "invalid_rate", "0 (all at once), or 0.001 to 1000000 jobs per second", "rate_per_s"
+        )
+    if body.consumer is not None:
+        ids.check_id(body.consumer, "consumer")
+
+
+def _chosen(tx: Tx, channel_id: str, body: ReplayBody) -> tuple[list[Consumer], Wanted]:
+    channel, now = channels.find_channel(tx, channel_id), tx.now_us()
+    names = (
+        [body.consumer]
+        if body.consumer is not None
+        else sorted(
+            row["consumer_id"]
+            for row in tx.all("list_consumers_of_channel", channel_seq=channel.seq)
+        )
+    )
+    until_us = now if body.until is None else min(now, moment_us(body.until, "until"))
+    wanted = Wanted(
+        states=tuple(State[name] for name in body.states or _NAMES),
+        from_us=0 if body.since is None else moment_us(body.since, "since"),
+        until_us=until_us,
+        begin_us=now,
+        rate_per_s=body.rate_per_s,
+        dry_run=body.dry_run,
+        payload=body.payload,
+    )
+    return [consumers.find_consumer(tx, channel_id, name) for name in names], wanted
+
+
+def _slice(
+    tx: Tx,
+    consumer: Consumer,
+    body: ReplayBody,
+    wanted: Wanted,
+    after: int | None,
+    done: int,
+) -> Replayed:
+    now = tx.now_us()
+    if body.messages:
+        return replaying.replay_messages(tx, consumer, body.messages, wanted, done, now)
+    return replaying.replay_some(tx, consumer, wanted, after, done, now)
+
+
 ENDPOINTS: Final = (
     Endpoint(
         method="GET",
         path="/v2/channel/{channelId}/jobs",
         handler=find_jobs,
         summary="The jobs of a channel, of push and pull consumers, newest first",
-        answers={200: job_shapes.FoundJobs},
+        answers={200: FoundJobs},
         parameters=_FILTERS,
         tokens=CHANNEL_TOKENS,
         admin=True,
@@ -256,8 +436,8 @@ ENDPOINTS: Final = (
         path="/v2/channel/{channelId}/jobs/cancel",
         handler=cancel_jobs,
         summary="Cancel a job, or all that are waiting or running and match",
-        body=job_shapes.CancelBody,
-        answers={200: job_shapes.CancelledJobs},
+        body=CancelBody,
+        answers={200: CancelledJobs},
         tokens=CONSUMER_TOKENS,
         admin=True,
         scopes=("operate",),
@@ -265,5 +445,19 @@ ENDPOINTS: Final = (
         tag="jobs",
         legacy=False,
         errors=(400, 401, 403, 404, 409, 413, 415),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v2/channel/{channelId}/replay",
+        handler=replay,
+        summary="Hand out delivered and dead jobs again, by message or by time",
+        body=ReplayBody,
+        answers={200: ReplayedJobs},
+        tag="jobs",
+        admin=True,
+        scopes=("operate",),
+        audited=True,
+        legacy=False,
+        errors=(400, 401, 403, 404, 413, 415),
     ),
 )

@@ -1,4 +1,4 @@
-"""The leased API: claim in batches, finish under the lease, one result per item."""
+"""The leased API: claim in batches, finish under the lease, one result per item; how far a job is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,14 +18,49 @@ from ...runtime.runtime import Runtime
 from ...service.leases import leases
 from ...service.leases.claiming import Caller, Claim
 from ...service.leases.leases import Ending, Endings
-from ...store import Tx
+from ...states import State
+from ...store import Row, Tx
 from .. import shapes
 from ..request.access import key_of
 from ..request.endpoint import CONSUMER_TOKENS, Endpoint, reply
 from ..request.incoming import consumer_tokens, read_json, seconds_between
-from . import progress
 
-__all__ = ["ENDPOINTS"]
+__all__ = ["ENDPOINTS", "progress_of"]
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    done: float | None
+    note: str
+    at_us: int
+
+
+def _check_progress(told: shapes.ProgressBody) -> None:
+    """400 for a share that is none, for a note that is too long, and for progress that says nothing."""
+    if told.done is not None and not 0 <= told.done <= 1:
+        raise bad_request("invalid_number", "a share of the work is 0 to 1", "jobs.progress.done")
+    if len(told.note) > limits.PROGRESS_NOTE_CHARS_MAX:
+        most = limits.PROGRESS_NOTE_CHARS_MAX
+        raise bad_request(
+            "invalid_text", f"at most {most} characters are accepted", "jobs.progress.note"
+        )
+    if told.done is None and not told.note:
+        raise bad_request("invalid_progress", "give `done`, `note`, or both", "jobs.progress")
+
+
+def _stored_progress(told: shapes.ProgressBody, now: int) -> str:
+    """As it is stored with the job."""
+    return msgspec.json.encode(_Stored(told.done, told.note, now)).decode()
+
+
+def progress_of(row: Row) -> shapes.Progress | None:
+    """What a job's worker said last. That of an attempt before is not that of the one that runs."""
+    if row["progress"] is None:
+        return None
+    told = msgspec.json.decode(row["progress"], type=_Stored)
+    if row["state"] == State.INFLIGHT and told.at_us < (row["lease_started_us"] or 0):
+        return None
+    return shapes.Progress(told.done, told.note, rfc3339(told.at_us))
+
 
 Item = TypeVar("Item", shapes.HeldBody, shapes.BeatBody, shapes.FailureBody)
 
@@ -86,7 +122,7 @@ async def heartbeat(runtime: Runtime, request: Request) -> Response:
     lease_s = seconds_between(body.lease_seconds, 1, limits.LEASE_S_MAX, "lease_seconds")
     for item in body.jobs:
         if item.progress is not None:
-            progress.check(item.progress)
+            _check_progress(item.progress)
     caller = _caller(request)
 
     async def beat(named: Sequence[shapes.BeatBody]) -> tuple[Consumer, list[leases.Result]]:
@@ -134,7 +170,7 @@ def _held(item: shapes.HeldBody | shapes.FailureBody) -> leases.Held:
 
 
 def _beaten(item: shapes.BeatBody, now: int) -> leases.Held:
-    told = None if item.progress is None else progress.stored(item.progress, now)
+    told = None if item.progress is None else _stored_progress(item.progress, now)
     return leases.Held(ids.job_number(item.id), item.lease, told)
 
 

@@ -26,6 +26,7 @@ from ..request.endpoint import CONSUMER_TOKENS, Endpoint, Parameter, reply
 from ..request.incoming import (
     consumer_tokens,
     has_admin_token,
+    list_links,
     nested_too_deeply,
     number_between,
     paging,
@@ -33,7 +34,6 @@ from ..request.incoming import (
     read_form,
     require_reader,
 )
-from ..request.links import list_links
 
 __all__ = ["ENDPOINTS", "dead_counts_of"]
 

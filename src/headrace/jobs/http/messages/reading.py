@@ -18,8 +18,7 @@ from ...store import Row, Tx
 from .. import shapes
 from ..request.access import recorded
 from ..request.endpoint import CHANNEL_TOKENS, Endpoint, Parameter, reply
-from ..request.incoming import number_between, paging, require_reader
-from ..request.links import list_links
+from ..request.incoming import list_links, number_between, paging, require_reader
 
 __all__ = ["ENDPOINTS", "stored_headers"]
 

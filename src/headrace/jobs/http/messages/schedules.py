@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,10 +23,38 @@ from .. import shapes
 from ..request.access import recorded
 from ..request.endpoint import Endpoint, reply
 from ..request.incoming import read_json, require_admin
-from . import schedule_shapes
-from .batch import At, message_of
+from ..shapes import BatchMessage
+from .publishing import At, message_of
 
 __all__ = ["ENDPOINTS"]
+
+
+class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True):
+    cron: str
+    message: BatchMessage
+    time_zone: str = "UTC"
+    missed: str = "once"
+    paused: bool = False
+
+
+class ScheduleShape(msgspec.Struct):
+    id: str
+    cron: str
+    time_zone: str
+    missed: str
+    paused: bool
+    next_at: str | None
+    last_at: str | None
+
+
+class Schedules(msgspec.Struct):
+    schedules: list[ScheduleShape]
+
+
+class ScheduleDetail(ScheduleShape):
+    message: BatchMessage
+    upcoming: list[str]
+
 
 _ANEW: Final = ("id", "idempotent", "scheduled_for", "unique")  # are each time's own
 
@@ -33,7 +62,7 @@ _ANEW: Final = ("id", "idempotent", "scheduled_for", "unique")  # are each time'
 async def put_schedule(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     bytes_max = limits.DOCUMENT_BYTES_MAX + 2 * runtime.options.payload_bytes_max
-    body = await read_json(request, schedule_shapes.ScheduleBody, bytes_max=bytes_max)
+    body = await read_json(request, ScheduleBody, bytes_max=bytes_max)
     for name in _ANEW:
         if getattr(body.message, name):
             raise bad_request("not_here", "each time has its own", f"message.{name}")
@@ -76,9 +105,7 @@ async def list_schedules(runtime: Runtime, request: Request) -> Response:
         return scheduling.list_schedules(tx, channel.seq)
 
     rows = await runtime.database.read(read)
-    return reply(
-        schedule_shapes.Schedules([schedule_shapes.ScheduleShape(**_shown(row)) for row in rows])
-    )
+    return reply(Schedules([ScheduleShape(**_shown(row)) for row in rows]))
 
 
 async def delete_schedule(runtime: Runtime, request: Request) -> Response:
@@ -106,7 +133,7 @@ def _shown(row: Row) -> dict[str, Any]:
     }
 
 
-def _detail(row: Row, now: int) -> schedule_shapes.ScheduleDetail:
+def _detail(row: Row, now: int) -> ScheduleDetail:
     payload, encoding = payload_fields(row["payload"])
     headers = json.loads(row["headers"])
     subject = headers.pop(SUBJECT, None)
@@ -124,9 +151,7 @@ def _detail(row: Row, now: int) -> schedule_shapes.ScheduleDetail:
         if row["paused"]
         else parse_times(row["cron"], row["time_zone"]).upcoming(now, limits.SCHEDULE_UPCOMING)
     )
-    return schedule_shapes.ScheduleDetail(
-        **_shown(row), message=message, upcoming=[rfc3339(us) for us in times]
-    )
+    return ScheduleDetail(**_shown(row), message=message, upcoming=[rfc3339(us) for us in times])
 
 
 _LIST: Final = "/v2/channel/{channelId}/schedules"
@@ -138,7 +163,7 @@ ENDPOINTS: Final = (
         path=_LIST,
         handler=list_schedules,
         summary="The schedules of a channel, by id",
-        answers={200: schedule_shapes.Schedules},
+        answers={200: Schedules},
         tag="messages",
         admin=True,
         legacy=False,
@@ -149,7 +174,7 @@ ENDPOINTS: Final = (
         path=_ONE,
         handler=get_schedule,
         summary="A schedule with its message and the times that come",
-        answers={200: schedule_shapes.ScheduleDetail},
+        answers={200: ScheduleDetail},
         tag="messages",
         admin=True,
         legacy=False,
@@ -160,8 +185,8 @@ ENDPOINTS: Final = (
         path=_ONE,
         handler=put_schedule,
         summary="Publish a message again and again, by cron; replaces the schedule of this id",
-        body=schedule_shapes.ScheduleBody,
-        answers={201: schedule_shapes.ScheduleDetail, 200: schedule_shapes.ScheduleDetail},
+        body=ScheduleBody,
+        answers={201: ScheduleDetail, 200: ScheduleDetail},
         tag="messages",
         admin=True,
         audited=True,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 from starlette.requests import Request
@@ -15,7 +15,7 @@ from ... import ids, limits
 from ...errors import JobsError, bad_request, forbidden
 from ...runtime.runtime import Runtime
 from ...service.definitions.definitions import Precondition
-from ...service.finding.page_reads import Paging
+from ...service.finding.page_reads import Page, Paging
 from ...store import Tx
 from .access import bearer, key_of
 
@@ -24,6 +24,7 @@ __all__ = [
     "flag",
     "header",
     "is_admin",
+    "list_links",
     "moment_us",
     "nested_too_deeply",
     "number_between",
@@ -36,6 +37,7 @@ __all__ = [
     "require_reader",
     "seconds_between",
 ]
+
 
 T = TypeVar("T")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -240,3 +242,10 @@ def require_reader(runtime: Runtime, request: Request, tx: Tx) -> Any:
     if row is None:
         raise JobsError(404, "not_found", "there is no such channel", "channelId")
     return row
+
+
+def list_links(path: str, found: Page, **filters: str | Sequence[str]) -> dict[str, str]:
+    """Links to the adjacent pages; filters are kept, those with several values as often."""
+    kept = f"&{urlencode(filters, doseq=True, safe=',')}" if filters else ""
+    links = {"next": found.next, "previous": found.previous}
+    return {name: f"{path}?{name}={cursor}{kept}" for name, cursor in links.items() if cursor}

@@ -1,17 +1,30 @@
-"""What is wrong in the groups of the streams: messages that can reach nobody."""
+"""Looks at a server, judged: for ``headrace doctor``, ``server check findings`` and the console alike.
+
+``headrace.findings`` says what a finding is, and judges.
+"""
 
 from __future__ import annotations
 
-from ..api.errors import Errors
-from ..api.times import format_time
-from ..client import JetStream, KeyValue
-from ..errors import JetStreamApiError
-from ..findings.finding import Findings
-from ..groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
-from ..groups.lag import GroupLag, Trouble, measure
-from ..groups.server.bucket import Records
-from ..groups.trouble import troubles
-from ..quantities import counted, duration_text
+import time
+from datetime import UTC, datetime
+
+from .api.errors import Errors
+from .api.pipelines import BUCKET, decode
+from .api.times import format_time
+from .client import JetStream, KeyValue
+from .errors import JetStreamApiError, StreamNotFoundError
+from .findings.consumers import judge_consumer
+from .findings.finding import Findings
+from .findings.pipelines import judge_pipeline
+from .findings.streams import judge_stream
+from .groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
+from .groups.lag import GroupLag, Trouble, measure
+from .groups.server.bucket import Records
+from .groups.trouble import troubles
+from .quantities import counted, duration_text
+
+__all__ = ["look_at_all"]
+
 
 PARTITIONS_SHOWN = 8
 AWAY_S = 30.0
@@ -108,3 +121,47 @@ async def _keys(records: Records[StaticGroup] | Records[ElasticGroup]) -> list[s
         if error.err_code != _NOT_FOUND:
             raise
         return []  # the bucket was deleted meanwhile
+
+
+async def look_at_pipelines(findings: Findings, js: JetStream) -> None:
+    """Judge each pipeline that has run within the last day. A server without any says nothing."""
+    before, pipelines = len(findings.found), 0
+    try:
+        stream = await js.stream(f"KV_{BUCKET}")
+        messages = await stream.get_last_messages(f"$KV.{BUCKET}.>")
+    except StreamNotFoundError:
+        return  # no pipeline ever told this server
+    except JetStreamApiError as error:
+        findings.note("pipelines", f"they could not be looked at: {error.description}")
+        return
+    for message in messages:
+        record = decode(message.payload)
+        if record is not None:
+            pipelines += 1
+            judge_pipeline(findings, record, time.time())
+    if pipelines and len(findings.found) == before:
+        findings.ok("pipelines", f"nothing wrong in {counted(pipelines, 'pipeline')}")
+
+
+async def look_at_streams(findings: Findings, js: JetStream) -> None:
+    """Judge each stream, and each of its consumers."""
+    streams, before = 0, len(findings.found)
+    async for stream in js.streams():
+        streams += 1
+        consumers = [each async for each in js.consumers(stream.config.name)]
+        now = datetime.now(UTC)
+        judge_stream(findings, stream, consumers)
+        for consumer in consumers:
+            judge_consumer(findings, consumer, now)
+    if all(each.grade == "ok" for each in findings.found[before:]):
+        findings.ok(
+            "streams",
+            f"nothing wrong in {counted(streams, 'stream')}" if streams else "there are none",
+        )
+
+
+async def look_at_all(findings: Findings, js: JetStream) -> None:
+    """Judge the streams, consumers, groups and pipelines of an account."""
+    await look_at_streams(findings, js)
+    await look_at_groups(findings, js)
+    await look_at_pipelines(findings, js)

@@ -25,7 +25,7 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.visitors import LOOPBACK_NAMES, Names
 
-FUZZ = Path(__file__).resolve().parents[4] / "fuzz"
+FUZZ = Path(__file__).resolve().parents[3] / "fuzz"
 sys.path.insert(0, str(FUZZ))
 requests: Any = importlib.import_module("jobs_requests")
 sys.path.remove(str(FUZZ))

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.jobs.config.config import Config
+from headrace.jobs.config import Config
 from headrace.jobs.http import create_app
 from headrace.jobs.runtime.runtime import Runtime
 from jobs_world import PRODUCER, World

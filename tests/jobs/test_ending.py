@@ -13,10 +13,10 @@ import httpx2
 import pytest
 import uvicorn
 
-from headrace.jobs.config.config import Config, load_config
+from headrace.jobs.config import Config, load_config
 from headrace.jobs.maintenance.maintenance import Maintenance
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.server.server import serve
+from headrace.jobs.server import serve
 from jobs_endpoint import Endpoint
 from waiting import until
 

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import msgspec
 
-from ...errors import ConfigurationError
-from ..errors import JobsError
-from ..models import ConsumerSettings, Options
-from ..policy import with_kind
-from ..service.definitions import channels, consumers, definitions, producers
-from ..service.finding import page_reads
-from ..signature import new_secret
-from ..states import State
-from ..store import Tx
+from ..errors import ConfigurationError
+from .errors import JobsError
+from .models import ConsumerSettings, Options
+from .policy import with_kind
+from .service.definitions import channels, consumers, definitions, producers
+from .service.finding import page_reads
+from .signature import new_secret
+from .states import State
+from .store import Tx
 
 __all__ = [
     "Left",
@@ -34,6 +34,7 @@ __all__ = [
     "apply_seeds",
     "left_over",
 ]
+
 
 _LOG: Final = logging.getLogger("headrace.jobs")
 _SEEDED: Final = "seeded_consumers"

@@ -22,8 +22,8 @@ FILES = 256
 SERVICE = """
 import asyncio, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))
-from headrace.jobs.config.config import load_config
-from headrace.jobs.server.server import serve
+from headrace.jobs.config import load_config
+from headrace.jobs.server import serve
 flags = {{"database": sys.argv[1], "port": 0, "allow_networks": ["127.0.0.0/8"]}}
 asyncio.run(serve(load_config(None, flags), lambda address: print(address, flush=True)))
 """

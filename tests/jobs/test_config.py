@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.jobs.config.config import load_config
-from headrace.jobs.config.seeds import Seeds, apply_seeds
+from headrace.jobs.config import load_config
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
+from headrace.jobs.seeds import Seeds, apply_seeds
 from headrace.jobs.store.base import Tx
 from jobs_world import PULL, World
 

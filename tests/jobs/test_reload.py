@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from headrace.jobs.config.config import load_config
-from headrace.jobs.server.server import serve
+from headrace.jobs.config import load_config
+from headrace.jobs.server import serve
 from waiting import until
 
 pytestmark = pytest.mark.one_database

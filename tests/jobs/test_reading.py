@@ -12,16 +12,16 @@ import pytest
 from guides import ROOT
 from headrace.errors import ConfigurationError
 from headrace.field_docs import descriptions
-from headrace.jobs.config.config import (
+from headrace.jobs.config import (
     Config,
     FeedConfig,
     GatewayConfig,
     OutcomesConfig,
+    TlsConfig,
     load_config,
 )
-from headrace.jobs.config.seeds import SeedChannel, SeedConsumer, SeedProducer
-from headrace.jobs.config.tls import TlsConfig
-from headrace.jobs.server.reload import RELOADED
+from headrace.jobs.seeds import SeedChannel, SeedConsumer, SeedProducer
+from headrace.jobs.server import RELOADED
 from readers import pieces_of
 
 PAGE = ROOT / "docs" / "reference" / "jobs-configuration.md"

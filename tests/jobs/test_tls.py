@@ -14,9 +14,9 @@ from certificates import self_signed
 from headrace.cli import main
 from headrace.errors import ConfigurationError
 from headrace.jobs.client import AsyncJobsClient, JobsClient
-from headrace.jobs.config.config import load_config
+from headrace.jobs.config import load_config
 from headrace.jobs.errors import JobsError
-from headrace.jobs.server.server import serve
+from headrace.jobs.server import serve
 from waiting import until
 
 pytestmark = pytest.mark.one_database

@@ -1,28 +1,173 @@
-"""The settings of ``headrace jobs serve``: one struct for the file, the flags and the documentation."""
+"""The settings of ``headrace jobs serve``: one struct for the file, the flags and the documentation.
+
+The file is read here, and what is wrong with it told with its line; the certificate that the settings name
+is changed while the service listens. What the file defines is ``seeds``; what a running service takes of a
+change is decided in ``server``.
+"""
 
 from __future__ import annotations
 
 import re
+import ssl
+import tomllib
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from ...errors import ConfigurationError, InvalidSubjectError
-from ...subjects import check_pattern, is_literal
-from ...visitors import LOOPBACK_NAMES, Names, is_loopback, name_of
-from .. import limits
-from ..errors import JobsError
-from ..ids import check_id
-from ..models import Options
-from ..policy import RetryPolicy
-from ..vault import Vault, read_keys
-from .reading import Document
+from ..documents import DocumentError, parse_toml
+from ..errors import ConfigurationError, InvalidSubjectError
+from ..subjects import check_pattern, is_literal
+from ..toml_lines import Path as Keys
+from ..toml_lines import find_line, find_lines
+from ..visitors import LOOPBACK_NAMES, Names, is_loopback, name_of
+from . import limits
+from .errors import JobsError
+from .ids import check_id
+from .models import Options
+from .policy import RetryPolicy
 from .seeds import SeedChannel, SeedProducer
-from .tls import TlsConfig
+from .vault import Vault, read_keys
 
-__all__ = ["Config", "load_config"]
+__all__ = ["Config", "Document", "TlsConfig", "keys_of", "load_config"]
+
+
+class TlsConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """``[tls]``: the listener speaks TLS 1.2 and later with this certificate."""
+
+    cert: str
+    """The certificate and its chain, PEM. Read again by SIGHUP."""
+    key: str
+    """Its private key, PEM, without a passphrase."""
+
+    def context(self) -> ssl.SSLContext:
+        """A context with the certificate. Raises ConfigurationError naming the files that are wrong."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.load(context)
+        return context
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Let new connections of ``context`` have the certificate as it is now. Raises ConfigurationError.
+
+        OpenSSL takes it whole or says why not; a context that has one already is asked only after a new one
+        has taken it.
+        """
+        try:
+            context.load_cert_chain(Path(self.cert), Path(self.key), password=_none)
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigurationError(
+                f"tls: cannot use the certificate {self.cert!r} with the key {self.key!r}: {error}; "
+                "accepted are matching PEM files without passphrase"
+            ) from error
+
+
+def _none() -> str:
+    """Nobody is asked for a passphrase: the service has no terminal."""
+    return ""
+
+
+T = TypeVar("T")
+
+_AT: Final = re.compile(r"^(.*) - at `\$([^`]*)`$", re.DOTALL)
+_NAMED: Final = re.compile(r"^([\w-]+(?:\[\d+\]|\.[\w-]+)*): ")
+_PART: Final = re.compile(r"\[(\d+)\]|\[\.\.\.\]|\.?([\w-]+)")
+
+
+class Document:
+    """A TOML file's tree, and where each key of it stands. None: no file, an empty tree.
+
+    Raises ConfigurationError: the file cannot be read, or is no TOML.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.tree: dict[str, Any] = {}
+        self._lines: dict[Keys, int] = {}
+        if path is None:
+            return
+        try:
+            text = path.read_text("utf-8")
+            self.tree = parse_toml(text)
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, DocumentError) as error:
+            raise ConfigurationError(f"{path}: {error}") from None
+        self._lines = find_lines(text)
+
+    def converted(self, kind: type[T], overrides: Mapping[str, Any]) -> T:
+        """The tree as a struct, ``overrides`` in it. Raises ConfigurationError with the line."""
+        self.check_keys(kind)
+        try:
+            return msgspec.convert({**self.tree, **overrides}, kind)
+        except msgspec.ValidationError as error:
+            found = _AT.match(str(error))
+            said, where = (found[1], found[2].lstrip(".")) if found else (str(error), "")
+            name = f"{where}: " if where else ""
+            raise ConfigurationError(f"{self._place(where, overrides)}: {name}{said}") from None
+
+    def check_keys(self, kind: Any, *front: str) -> None:
+        """Raise ConfigurationError about a key that ``kind`` has not, at the keys ``front``."""
+        tree: Any = self.tree
+        for key in front:
+            tree = tree.get(key, {}) if isinstance(tree, Mapping) else {}
+        for keys, known in unknown_keys(tree, kind, front):
+            near = get_close_matches(keys[-1], known, 1)
+            meant = f"did you mean {near[0]!r}?" if near else f"accepted are {', '.join(known)}"
+            where = f" in {'.'.join(keys[:-1])}" if keys[:-1] else ""
+            line = find_line(self._lines, keys)
+            raise ConfigurationError(
+                f"{self._path}:{line}: no setting {keys[-1]!r}{where}; {meant}"
+            )
+
+    def placed(self, error: ConfigurationError, overrides: Mapping[str, Any]) -> ConfigurationError:
+        """The error with file and line, if what it names stands in the file."""
+        found = _NAMED.match(str(error))
+        keys = _keys(found[1]) if found else ()
+        if self._path is None or not keys or keys[0] in overrides or keys[0] not in self.tree:
+            return error
+        return ConfigurationError(f"{self._place(found[1] if found else '', overrides)}: {error}")
+
+    def _place(self, where: str, overrides: Mapping[str, Any]) -> str:
+        keys = _keys(where)
+        if self._path is None or (keys and keys[0] in overrides):
+            return "settings"
+        line = find_line(self._lines, keys)
+        return f"{self._path}:{line}" if line else str(self._path)
+
+
+def _keys(where: str) -> Keys:
+    """``feeds[0].batch`` as keys."""
+    return tuple(number or name or "..." for number, name in _PART.findall(where))
+
+
+def keys_of(kind: Any) -> list[str]:
+    """The keys of a table that is read as ``kind``."""
+    return [field.encode_name for field in msgspec.structs.fields(kind)]
+
+
+def unknown_keys(tree: Any, kind: Any, path: Keys = ()) -> Iterator[tuple[Keys, list[str]]]:
+    """The keys of a tree that its type has not, each with those that there are."""
+    if get_origin(kind) in (Union, UnionType):
+        structs = [each for each in get_args(kind) if each is not type(None)]
+        kind = structs[0] if len(structs) == 1 else Any
+    if get_origin(kind) is dict and isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from unknown_keys(value, get_args(kind)[1], (*path, key))
+    elif get_origin(kind) is list and isinstance(tree, list):
+        for number, value in enumerate(tree):
+            yield from unknown_keys(value, get_args(kind)[0], (*path, str(number)))
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(tree, Mapping):
+        types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        for key, value in tree.items():
+            if key not in types:
+                yield (*path, key), list(types)
+            else:
+                yield from unknown_keys(value, types[key], (*path, key))
 
 
 _FORBIDDEN_IN_NAMES: Final = frozenset(" \t\r\n\0.*>/\\")
