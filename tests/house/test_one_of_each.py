@@ -60,7 +60,7 @@ MECHANISMS = [
         "locks",
         r"class \w*(?:Lease|Lock|Tenure)\b",
         {
-            "broker/store/io/lock.py": "of a directory, by its file system",
+            "broker/store/io/files.py": "of a directory, by its file system",
             "groups/member/lease.py": "what a member may handle, message by message",
         },
     ),
