@@ -80,7 +80,7 @@ MECHANISMS = [
     Mechanism("handling.key_order", r"class (?:Lanes|Line|WaitingByKey)\b"),
     Mechanism("handling.waiting", r"import (?:.*\W)?(?:Lanes|Line)\b"),
     Mechanism("handling.lanes", r"class \w*LaneTasks\b|create_task\(self\._lane\("),
-    Mechanism("handling.turn", r"\.copy\(\)\.run\(handler, message\)"),
+    Mechanism("handling.threads", r"\.copy\(\)\.run\(handler, message\)"),
     Mechanism(
         "handling.threads",
         r"SimpleQueue",

@@ -18,7 +18,6 @@ from .publisher import (
     Publication,
     Publisher,
     PublisherSettings,
-    command_of,
 )
 from .window import OK_START, WindowPublisher
 
@@ -74,16 +73,20 @@ class WirePublisher(WindowPublisher[bytes]):
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> bytes:
-        # The usual message is made here, too: two calls less, for `send`.
+        head = self._heads.get(subject)
         if (
-            not (headers or msg_id or self._adds_headers)
-            and type(payload) is bytes
-            and len(payload) <= self._max_payload
-            and (known := self._heads.get(subject))
+            not head
+            or headers
+            or msg_id
+            or self._adds_headers
+            or type(payload) is not bytes
+            or len(payload) > self._max_payload
         ):
-            return b"%b%d %d\r\n%b\r\n" % (known, index, len(payload), payload)
-        head, block, payload = self._parts(index, subject, payload, headers, msg_id)
-        return command_of(head, b"%d" % index, block, payload)
+            head, block, payload = self._parts(index, subject, payload, headers, msg_id)
+            if block:
+                sizes = (len(block), len(block) + len(payload))
+                return b"H%b%d %d %d\r\n%b%b\r\n" % (head, index, *sizes, block, payload)
+        return b"%b%d %d\r\n%b\r\n" % (head, index, len(payload), payload)
 
     def _opening(self, subject: bytes) -> bytes:
         return b"PUB %b %b" % (subject, self._prefix)
