@@ -80,12 +80,12 @@ MECHANISMS = [
     Mechanism("handling.key_order", r"class (?:Lanes|Line|WaitingByKey)\b"),
     Mechanism("handling.waiting", r"import (?:.*\W)?(?:Lanes|Line)\b"),
     Mechanism("handling.lanes", r"class \w*LaneTasks\b|create_task\(self\._lane\("),
-    Mechanism("handling.turn", r"\.copy\(\)\.run\(handler, message\)"),
     Mechanism(
         "handling.threads",
         r"SimpleQueue",
         {"jobs/store/sqlite.py": "the one thread that writes"},
     ),
+    Mechanism("handling.threads", r"\.copy\(\)\.run\(handler, message\)"),
     Mechanism("jobs.service.moves", r"\"store_jobs\""),
     Mechanism("jobs.service.storing", r"\"insert_messages\""),
     Mechanism("jobs.states", r"\bState\.INFLIGHT, Event\."),
