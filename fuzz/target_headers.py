@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headrace.broker.core.jetstream.headers import published as publish_headers
+from headrace.broker.core.jetstream import headers as publish_headers
 from headrace.errors import ProtocolError
 from headrace.wire import encode_headers, headers, parse_headers
 from mutation import Target

@@ -22,10 +22,8 @@ from headrace.snapshots.contents import (
     Delivery,
     SnapshotFormatError,
 )
-from headrace.snapshots.framing import IDENTIFIER, FrameReader, frame
-from headrace.snapshots.highwayhash import HighwayHash
-from headrace.snapshots.records import block_hash, encode_record
-from headrace.snapshots.s2_block import BlockDecoder
+from headrace.snapshots.framing import IDENTIFIER, BlockDecoder, FrameReader, frame
+from headrace.snapshots.records import HighwayHash, block_hash, encode_record
 from headrace.snapshots.store_files import FilesReader
 from mutation import Target
 

@@ -17,10 +17,10 @@ from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
 from headrace.broker.store.io.findings import Finding, Quarantine
 from headrace.broker.store.log.file_log import FileLog
 from headrace.broker.store.log.memory_log import MemoryLog
-from headrace.broker.store.log.segment_cache import SegmentCache
-from headrace.broker.store.meta.journal_file import open_journal
-from headrace.broker.store.recovery.recovery import open_log
-from headrace.broker.store.storage.settings import HANDLES
+from headrace.broker.store.log.reader import SegmentCache
+from headrace.broker.store.meta.journal import open_journal
+from headrace.broker.store.recovery import open_log
+from headrace.broker.store.storage.layout import HANDLES
 from headrace.clock import ManualClock
 from headrace.errors import StoreFormatError
 from mutation import Target

@@ -209,7 +209,7 @@ async def silent_endpoints(victim: Victim, tell: Tell) -> None:
         try:
             await closed(reader)
         finally:
-            writer.transport.abort()
+            writer.transport.abort()  # also of one that was called when the others had been ended
 
     server = await asyncio.start_server(swallow, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -290,6 +290,26 @@ async def big_filters(victim: Victim, tell: Tell) -> None:
         await asyncio.gather(change(), batches())
 
 
+async def costly_filters(victim: Victim, tell: Tell) -> None:
+    """Consumers whose filters look through the headers of each message for as long as there can be."""
+    patterns = [f"*{'*'.join(['ab'] * 60)}*{each}x*" for each in range(limits.FILTER_PATTERNS_MAX)]
+    settings = {"filter": {"headers": {"X-Kind": patterns}}}
+    message = {"payload": "x", "headers": {"X-Kind": "b" * 100 + "ab" * 7000}}
+    async with victim.http() as http:
+        await channel(http, "costly")
+        for number in range(victim.many(40)):
+            await consumer(http, "costly", f"k{number}", {"type": "pull", "token": "kt"}, settings)
+        while True:
+            await answered(
+                http.post(
+                    "/v2/channel/costly/messages/batch",
+                    json={"messages": [message] * victim.many(20)},
+                    headers=TOKENS,
+                )
+            )
+            tell()
+
+
 async def numbers(victim: Victim, tell: Tell) -> None:
     """Many consumers, and everybody asks for the numbers of all of them."""
     async with victim.http() as http:
@@ -329,6 +349,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "silent endpoints": silent_endpoints,
     "big batches": big_batches,
     "big filters": big_filters,
+    "costly filters": costly_filters,
     "numbers": numbers,
     "guesses": guesses,
 }

@@ -150,7 +150,9 @@ class World:
         """Let time pass, then do what maintenance does."""
         self.clock.advance(seconds)
         now = self.runtime.now_us()
-        await self.runtime.database.write(lambda tx: publishing.dispatch_due(tx, now))
+        await self.runtime.database.write(
+            lambda tx: publishing.dispatch_due(tx, publishing.find_due(tx, now), now)
+        )
         return await self.runtime.database.write(lambda tx: leases.expire_leases(tx, now))
 
 

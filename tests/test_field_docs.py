@@ -13,7 +13,7 @@ import pytest
 import headrace
 from headrace.api import streams
 from headrace.broker import server
-from headrace.broker.core import account_options
+from headrace.broker.core.options import AccountOptions, AssetLimits, JetStreamLimits
 from headrace.broker.server.config import options
 from headrace.client.jetstream.pull import PriorityOptions
 from headrace.field_docs import described, descriptions
@@ -40,9 +40,9 @@ CONFIGURATIONS: list[Any] = [
     server.TlsOptions,
     server.User,
     options.WebSocketOptions,
-    account_options.AccountOptions,
-    account_options.AssetLimits,
-    account_options.JetStreamLimits,
+    AccountOptions,
+    AssetLimits,
+    JetStreamLimits,
     PriorityOptions,
 ]
 REQUIRED = {"certificate_file", "key_file", "port", "group", "name"}

@@ -83,9 +83,9 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from ....field_docs import described
-from ...core.account_options import AccountOptions, AssetLimits
 from ...core.auth.authentication import User
 from ...core.auth.jwt_auth import TokenTrust
+from ...core.options import AccountOptions, AssetLimits
 from .options import TlsOptions, WebSocketOptions""",
     )
     fields = fields_of(PACKAGE / "broker" / "server" / "config" / "options.py", "BrokerOptions")

@@ -15,7 +15,7 @@ from headrace.broker.core.jetstream.engine.registry import Registry
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import FILE_HEADER_BYTES, decode_file_header
 from headrace.broker.store.format.record import CRC_BYTES, HEAD, MARK, U32, scan
-from headrace.broker.store.meta.journal_file import MAGIC
+from headrace.broker.store.meta.journal import MAGIC
 from headrace.message import StoredMessage
 from jetstream_world import Client, Received, World
 

@@ -21,7 +21,7 @@ from headrace.broker.store.format.entries import (
     key_and_value,
 )
 from headrace.broker.store.format.record import HEAD_BYTES, scan
-from headrace.broker.store.meta.journal_file import MAGIC
+from headrace.broker.store.meta.journal import MAGIC
 from jetstream_world import World
 
 JOURNAL = "/s/meta/journal-00000001"

@@ -13,7 +13,7 @@ import pytest
 
 import peers
 from crash.kill_load import STREAM, Requester
-from headrace.broker.core.jetstream.headers.source import read_origination
+from headrace.broker.core.jetstream.headers import read_origination
 from headrace.broker.store import FileStorage
 from headrace.message import StoredMessage
 from waiting import until_here

@@ -127,17 +127,17 @@ def test_a_file_of_tests_that_is_named_after_no_module_says_what_it_is_about() -
     "module",
     [
         "broker/core/jetstream/consumer/delivery_state",
-        "broker/core/jetstream/consumer/acks/acks",
+        "broker/core/jetstream/consumer/acks",
         "broker/core/jetstream/consumer/journal",
-        "broker/core/jetstream/consumer/pull/recipients",
-        "broker/core/jetstream/engine/recovery",
+        "broker/core/jetstream/consumer/pull_recipients",
+        "broker/core/jetstream/engine/registry",
         "broker/core/jetstream/publish/admission",
         "broker/core/jetstream/publish/duplicate_window",
         "broker/store/commit/commit",
         "broker/store/format/record",
         "broker/store/format/segment",
         "broker/store/log/file_log",
-        "broker/store/recovery/recovery",
+        "broker/store/recovery",
     ],
 )
 def test_what_decides_what_may_be_lost_has_tests_of_its_own(module: str) -> None:
@@ -199,7 +199,7 @@ def test_fixed_sleeps_are_found(line: str, found: list[int]) -> None:
 PLAIN_READERS = {
     "documents.py": "it is the reader",
     "broker/core/auth/jwt.py": "catches what is nested too deep; tells a wrong type apart",
-    "broker/core/jetstream/consumer/acks/acks.py": "of a fixed type; catches what is nested too deep",
+    "broker/core/jetstream/consumer/acks.py": "of a fixed type; catches what is nested too deep",
     "cli/serve/config.py": "catches the error of the reader",
     "client/publish/awaited.py": "of a fixed type, for each answer; catches what is nested too deep",
     "client/publish/fast_answers.py": "of a fixed type, for each answer; catches what is nested too deep",

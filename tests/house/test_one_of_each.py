@@ -60,7 +60,7 @@ MECHANISMS = [
         "locks",
         r"class \w*(?:Lease|Lock|Tenure)\b",
         {
-            "broker/store/io/lock.py": "of a directory, by its file system",
+            "broker/store/io/files.py": "of a directory, by its file system",
             "groups/member/lease.py": "what a member may handle, message by message",
         },
     ),
@@ -85,6 +85,7 @@ MECHANISMS = [
         r"SimpleQueue|\.copy\(\)\.run\(handler, message\)",
         {"jobs/store/sqlite.py": "the one thread that writes"},
     ),
+    Mechanism("handling.threads", r"\.copy\(\)\.run\(handler, message\)"),
     Mechanism("jobs.service.moves", r"\"store_jobs\""),
     Mechanism("jobs.service.storing", r"\"insert_messages\""),
     Mechanism("jobs.states", r"\bState\.INFLIGHT, Event\."),

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 
@@ -126,5 +127,10 @@ async def until_pulled(consumer: Consumer) -> None:
 
 
 def test_the_walks_name_files() -> None:
-    walks = re.findall(r"(?m)^### (.*)$", PAGE[PAGE.index("## Three walks") :])[:3]
-    assert [sum(map(len, files_of(walk))) for walk in walks] >= [7, 2, 1]
+    publish, pull, ack = [
+        len(set(chain.from_iterable(files_of(walk))))
+        for walk in re.findall(r"(?m)^### (.*)$", PAGE[PAGE.index("## Three walks") :])[:3]
+    ]
+    assert 7 <= publish <= 10
+    assert 6 <= pull <= 8
+    assert ack >= 1

@@ -16,7 +16,7 @@ PUBLISHES = 20
 SCALE = 0.25
 BEHIND_MAX = 4
 """So many steps of who writes, of two at a time, may end while the neighbour waits for one answer."""
-WRITERS = ("big batches", "big filters")
+WRITERS = ("big batches", "big filters", "costly filters")
 
 
 @pytest.mark.one_database

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import collections
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import httpx2
 import pytest
 
 import postgres_server
+from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.store import open_database
+from jobs_attacks import TOKENS, serving
 from jobs_load import Load, Plan
 from jobs_world import World
+from waiting import until
 
 RACER = """
 import asyncio, sys
@@ -99,3 +105,56 @@ async def test_every_job_ends_once_whatever_is_killed(kind: str, tmp_path: Path)
     assert report.states == {"DELIVERED": 240}
     assert report.executions >= 240
     assert report.kills["worker"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def own_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database that no other test has: what a killed process had begun may still be under way in it."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/jobs.db"
+        return
+    server: postgres_server.PostgresServer = request.getfixturevalue("postgres")
+    yield server.create("killed")
+    server.drop("killed")
+
+
+async def test_a_batch_whose_service_is_killed_becomes_all_of_its_jobs_once(
+    tmp_path: Path, own_url: str
+) -> None:
+    """Killed as soon as there is one of its jobs, and started again: all of the batch, or nothing."""
+    consumers, count = [f"k{number}" for number in range(12)], 250
+    stored: set[str] = set()
+    for batch in ("a", "b"):
+        async with serving(tmp_path, own_url) as victim, victim.http() as http:
+            for name in consumers if batch == "a" else ():
+                answer = await http.put(
+                    f"/channel/neighbour/consumer/{name}", data={"type": "pull", "token": "kt"}
+                )
+                assert answer.is_success, answer.text
+            names = [f"{batch}-{number}" for number in range(count)]
+            body = {"messages": [{"payload": name, "id": name} for name in names]}
+            path = "/v2/channel/neighbour/messages/batch"
+            publishing = asyncio.ensure_future(http.post(path, json=body, headers=TOKENS))
+            await until(partial(is_there, http, f"/channel/neighbour/message/{names[0]}"))
+            stored |= set(names)
+        await asyncio.gather(publishing, return_exceptions=True)
+    async with serving(tmp_path, own_url) as victim, victim.http() as http:
+
+        async def none_waits() -> bool:
+            path = "/channel/neighbour/messages?status=101"
+            return not (await http.get(path, headers=TOKENS)).json()["Result"]
+
+        await until(none_waits, within=60)
+        async with AsyncJobsClient(victim.url, timeout_s=60, tls=victim.tls) as client:
+            for name in consumers:
+                queue = client.queue("neighbour", name, channel_token="ct", consumer_token="kt")
+                found = []
+                while jobs := await queue.claim(500):
+                    found += [job.payload.decode() for job in jobs]
+                    await queue.complete(jobs)
+                assert sorted(found) == sorted(stored), name
+                assert found == sorted(found, key=lambda each: (each[0], int(each[2:])))
+
+
+async def is_there(http: httpx2.AsyncClient, path: str) -> bool:
+    return (await http.get(path, headers=TOKENS)).is_success

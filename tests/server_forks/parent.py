@@ -23,9 +23,9 @@ IMPORTED: Final = (
     # what a server imports as it starts
     "concurrent.futures.thread",
     "encodings.idna",
-    "headrace.broker.core.accounts.origins",
+    "headrace.broker.core.accounts.accounts",
     "headrace.broker.core.monitor.system_services",
-    "headrace.broker.core.net.host",
+    "headrace.broker.core.net.session",
     "uvloop",
 )
 

@@ -15,14 +15,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.broker.core.jetstream.consumer import sender
-from headrace.broker.core.jetstream.consumer.acks.acks import Acks
-from headrace.broker.core.jetstream.consumer.acks.dispatch import AckDispatch
-from headrace.broker.core.jetstream.consumer.pull.recipients import PullRecipients
-from headrace.broker.core.jetstream.consumer.push import window
-from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
-from headrace.broker.core.jetstream.consumer.sender import Sender
-from headrace.broker.core.jetstream.consumer.start import LastPerSubject
+from headrace.broker.core.jetstream.consumer import delivery_pass, push
+from headrace.broker.core.jetstream.consumer.acks import AckDispatch, Acks
+from headrace.broker.core.jetstream.consumer.backlog import LastPerSubject
+from headrace.broker.core.jetstream.consumer.delivery_pass import Sender
+from headrace.broker.core.jetstream.consumer.pull_recipients import PullRecipients
+from headrace.broker.core.jetstream.consumer.push import PushRecipients
 from headrace.broker.core.net import publishing
 from headrace.broker.core.net.inprocess import _FrameSubscription
 from headrace.broker.core.net.session import Session
@@ -452,8 +450,8 @@ def play(kind: str, found: Entries, world: tuple[dict[str, Any], ...], steps: li
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delivery passes end, and windows are full, with as much as these worlds have."""
-    monkeypatch.setattr(sender, "_PASS_MESSAGES", 16)
-    monkeypatch.setattr(window, "FLOW_WINDOW_BYTES_FIRST", 2000)
+    monkeypatch.setattr(delivery_pass, "_PASS_MESSAGES", 16)
+    monkeypatch.setattr(push, "FLOW_WINDOW_BYTES_FIRST", 2000)
 
 
 def test_every_option_means_the_same_in_every_manner() -> None:

@@ -15,8 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.broker.core.jetstream.publish.fast_batches import FastBatches
-from headrace.broker.core.jetstream.stream.publishes import Publishes
-from headrace.broker.core.jetstream.stream.staging import Staging
+from headrace.broker.core.jetstream.stream.publishes import Publishes, Staging
 from headrace.broker.core.net.session import Session
 from headrace.wire.frames import PUB, Frame
 from jetstream_world import HeldStorage

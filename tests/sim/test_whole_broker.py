@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 
 from faultfs import FaultFS
-from headrace.broker.core.jetstream.consumer.acks.acks import Acks
+from headrace.broker.core.jetstream.consumer.acks import Acks
 from headrace.broker.core.jetstream.publish.duplicate_window import DuplicateWindow
 from headrace.broker.store.log.bulk import Purging
 from headrace.errors import StoreError

@@ -18,18 +18,17 @@ from typing import Any, NamedTuple
 
 from faultfs import FaultFS
 from headrace.broker.core.jetstream.consumer import journal
+from headrace.broker.core.jetstream.consumer.backlog import LastPerSubject
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
-from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
-from headrace.broker.core.jetstream.consumer.push.window import FlowWindow
-from headrace.broker.core.jetstream.consumer.sender import Sender
-from headrace.broker.core.jetstream.consumer.start import LastPerSubject
+from headrace.broker.core.jetstream.consumer.delivery_pass import Sender
+from headrace.broker.core.jetstream.consumer.push import FlowWindow, PushRecipients
 from headrace.broker.core.jetstream.engine.engine import JetStream
 from headrace.broker.core.jetstream.stream.stream import Stream
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Session
 from headrace.broker.core.net.subscription import GuardedSubscription
 from headrace.broker.core.peer import Peer
-from headrace.broker.core.ports.bus import Target
+from headrace.broker.core.ports import Target
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.message import StoredRow
 from headrace.wire import Parser, encode

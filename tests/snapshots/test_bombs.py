@@ -9,13 +9,11 @@ from hashlib import sha256
 import pytest
 
 from headrace.snapshots import records, store_files, tar
+from headrace.snapshots.archive import Unpacker
+from headrace.snapshots.consumer_state import uvarint
 from headrace.snapshots.contents import SnapshotFormatError
-from headrace.snapshots.crc32c import crc32c, masked
-from headrace.snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, frame
-from headrace.snapshots.highwayhash import HighwayHash
-from headrace.snapshots.records import block_hash, encode_erased, encode_record
-from headrace.snapshots.unpacking import Unpacker
-from headrace.snapshots.varint import uvarint
+from headrace.snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, crc32c, frame, masked
+from headrace.snapshots.records import HighwayHash, block_hash, encode_erased, encode_record
 
 FRAMES = 100  # of up to 4 MiB each
 MEMORY_MAX = 48 << 20

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.snapshots.consumer_state import read_uvarint, read_varint, uvarint, varint
 from headrace.snapshots.contents import SnapshotFormatError
-from headrace.snapshots.crc32c import crc32c, masked
-from headrace.snapshots.framing import IDENTIFIER, FrameReader, frame
-from headrace.snapshots.s2_block import BlockDecoder
-from headrace.snapshots.varint import read_uvarint, read_varint, uvarint, varint
+from headrace.snapshots.framing import IDENTIFIER, BlockDecoder, FrameReader, crc32c, frame, masked
 
 
 def plainly(data: bytes) -> int:

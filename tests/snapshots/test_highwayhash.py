@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.snapshots.highwayhash import HighwayHash
+from headrace.snapshots.records import HighwayHash
 
 KEY = bytes(range(32))
 GOLDEN = {  # by size: of the bytes 0, 1, 2, …

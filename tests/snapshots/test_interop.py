@@ -12,8 +12,8 @@ import pytest
 import peers
 from headrace import JetStreamApiError
 from headrace.client import JetStream, connect, read_backup
+from headrace.snapshots.archive import Unpacker
 from headrace.snapshots.packing import FilesPacker
-from headrace.snapshots.unpacking import Unpacker
 
 Factory = Callable[..., peers.ServerProcess]
 

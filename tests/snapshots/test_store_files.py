@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.snapshots import tar
+from headrace.snapshots.archive import Unpacker
 from headrace.snapshots.consumer_state import decode_state, encode_state
 from headrace.snapshots.contents import (
     Began,
@@ -23,10 +24,8 @@ from headrace.snapshots.contents import (
     SnapshotFormatError,
 )
 from headrace.snapshots.framing import IDENTIFIER, frame
-from headrace.snapshots.highwayhash import HighwayHash
 from headrace.snapshots.packing import FilesPacker
-from headrace.snapshots.records import block_hash, encode_erased, encode_record
-from headrace.snapshots.unpacking import Unpacker
+from headrace.snapshots.records import HighwayHash, block_hash, encode_erased, encode_record
 
 NS = 1_000_000_000
 NOW = 1_700_000_000 * NS

@@ -22,6 +22,7 @@ SILENT_S: Final = 35.0
 """One that has not spoken for so long has been killed, or cannot reach the server."""
 BUCKET_BYTES: Final = 16 * 1024 * 1024
 QUERIES_MAX: Final = 100
+NAME_MAX: Final = 255
 TEXT_MAX: Final = 1_000
 LINES_MAX: Final = 200
 """Of the graph."""
@@ -39,6 +40,7 @@ STATES: Final = (
 )
 """Of a query, as its runner knows it."""
 
+_LAST_S: Final = 253_402_300_799.0  # 9999-12-31: no later time can be shown
 _NO_TOKEN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -104,11 +106,18 @@ def token_of(text: str) -> str:
 def shortened(record: PipelineRecord) -> PipelineRecord:
     """Shorten it to what the limits allow."""
     queries = {
-        name: msgspec.structs.replace(each, why=each.why[:TEXT_MAX], error=each.error[:TEXT_MAX])
+        name[:NAME_MAX]: msgspec.structs.replace(
+            each,
+            state=each.state[:NAME_MAX],
+            why=each.why[:TEXT_MAX],
+            error=each.error[:TEXT_MAX],
+        )
         for name, each in list(record.queries.items())[:QUERIES_MAX]
     }
     return msgspec.structs.replace(
         record,
+        name=record.name[:NAME_MAX],
+        host=record.host[:NAME_MAX],
         graph=tuple(line[:TEXT_MAX] for line in record.graph[:LINES_MAX]),
         queries=queries,
         left_out=record.left_out + len(record.queries) - len(queries),
@@ -121,10 +130,14 @@ def encode(record: PipelineRecord) -> bytes:
 
 
 def decode(value: bytes) -> PipelineRecord | None:
-    """Of what is stored; None for what no runner wrote."""
+    """Of what is stored; None for what no runner wrote: whoever may publish there may store anything."""
     if len(value) > RECORD_BYTES_MAX:
         return None
     try:
-        return shortened(read_typed(value, PipelineRecord))
+        record = read_typed(value, PipelineRecord)
     except DocumentError:
         return None
+    times = [record.since, record.written, record.ended]
+    for query in record.queries.values():
+        times += [query.since, query.error_at, query.last_batch]
+    return shortened(record) if all(0 <= each <= _LAST_S for each in times) else None

@@ -19,13 +19,12 @@ from ..api.times import format_time
 from ..broker.core.accounts.storage import AccountStorage
 from ..broker.core.jetstream.consumer import journal
 from ..broker.core.jetstream.consumer.delivery_state import DeliveryState
-from ..broker.core.jetstream.consumer.transfer import described
-from ..broker.core.jetstream.engine.lost import CONSUMER, RESTORING, STATE, STREAM
-from ..broker.core.jetstream.headers.ttl import expires_at
-from ..broker.core.jetstream.stream.copy_target import leave_gap
-from ..broker.core.ports.storage import StreamStore
+from ..broker.core.jetstream.engine.registry import CONSUMER, RESTORING, STATE, STREAM
+from ..broker.core.jetstream.headers import expires_at
+from ..broker.core.jetstream.stream.publishes import leave_gap
+from ..broker.core.ports import StreamStore
 from ..broker.store import FileStorage, FileSystem, Finding, LocalFiles
-from ..broker.store.io.looking import ReadOnlyFiles
+from ..broker.store.io.files import ReadOnlyFiles
 from ..broker.store.storage.scrub import ScrubState
 from ..broker.store.storage.scrub import scrub as read_files
 from ..documents import read_json
@@ -33,10 +32,9 @@ from ..errors import ProtocolError
 from ..files import write_whole, writing
 from ..message import StoredRow
 from ..quantities import counted
-from ..snapshots.archive import END, MAGIC, consumer_entry, message_entry, state_entry
+from ..snapshots.archive import END, MAGIC, Unpacker, consumer_entry, message_entry, state_entry
 from ..snapshots.contents import ConsumerContent, Ended, MessageContent
 from ..snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, frame
-from ..snapshots.unpacking import Unpacker
 from ..wire.headers import parse_headers
 from .shared.asking import may_go_on
 from .shared.errors import Failure
@@ -145,7 +143,9 @@ def _consumer(key: str, saved: dict[str, tuple[bytes, list[bytes]]]) -> Consumer
     )
     snapshot, deltas = saved[STATE + own]
     journal.restore(state, snapshot, deltas, 0)
-    return ConsumerContent(name, {**config, "name": name}, described(state, 0, (1 << 63) - 1))
+    return ConsumerContent(
+        name, {**config, "name": name}, journal.backup_of(state, 0, (1 << 63) - 1)
+    )
 
 
 _SLICE: Final = 1 << 20

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,7 @@ __all__ = [
     "NewMessage",
     "Options",
     "Published",
+    "Waiting",
     "digest_of",
     "http_date",
     "is_reserved",
@@ -153,10 +154,17 @@ class NewMessage:
     unique: UniqueKey | None = None
 
 
+class Waiting(NamedTuple):
+    """A stored message whose jobs are still to be made, as are those of its channel before it."""
+
+    channel_seq: int
+    message_seq: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """The result of a broadcast. ``replayed``: the same message was stored before; ``duplicate``: one that is
-    the same by what had to be unique, and whose id this is.
+    the same by what had to be unique, and whose id this is; ``waiting``: no jobs were made of it yet.
     """
 
     message_id: str
@@ -164,6 +172,7 @@ class Published:
     jobs: int
     replayed: bool = False
     duplicate: bool = False
+    waiting: Waiting | None = None
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,8 +22,7 @@ from .contents import (
     SnapshotFormatError,
 )
 from .framing import IDENTIFIER, frame
-from .highwayhash import HighwayHash
-from .records import block_hash, encode_erased, encode_record
+from .records import HighwayHash, block_hash, encode_erased, encode_record
 
 _BLOCK_BYTES: Final = 4 << 20
 _FRAME_BYTES: Final = 256 << 10

@@ -23,10 +23,10 @@ from .contents import (
     Ended,
     MessageContent,
     SnapshotFormatError,
+    created,
+    read,
 )
-from .documents import created, read
-from .highwayhash import HighwayHash
-from .records import DELETED_MAX, BlockReader
+from .records import DELETED_MAX, BlockReader, HighwayHash
 from .tar import BLOCK, EXTENDED, FILE, decimal, padding, read_extended, read_header
 
 _PASSED_MAX: Final = 1 << 17  # records of what is known: as many as are there twice after a crash

@@ -8,11 +8,11 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.account_options import AccountOptions, Export, Import
 from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Session
+from headrace.broker.core.options import AccountOptions, Export, Import
 from headrace.broker.core.peer import Peer
 from headrace.clock import ManualClock
 from headrace.subjects import matches

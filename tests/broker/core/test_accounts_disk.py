@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultfs import FaultFS
-from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
 from headrace.broker.core.accounts.accounts import Account
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.jetstream.config.options import JetStreamOptions
+from headrace.broker.core.options import AccountOptions, JetStreamLimits
 from headrace.broker.core.peer import Peer
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock

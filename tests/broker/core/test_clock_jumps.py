@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from headrace.api.times import format_time
-from headrace.broker.core.account_options import AssetLimits
 from headrace.broker.core.jetstream import JetStreamOptions
+from headrace.broker.core.options import AssetLimits
 from jetstream_world import Client, Inbox, World
 from portions import some
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.accounts.test_accounts import STREAMS, Accounts
-from headrace.broker.core.account_options import AccountOptions, Export, Import
 from headrace.broker.core.jetstream import JetStreamOptions
+from headrace.broker.core.options import AccountOptions, Export, Import
 from headrace.broker.store import FileStorage
 from jetstream_world import Client, World, copy_info
 

@@ -8,8 +8,7 @@ import pytest
 
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.monitor.connections import connz
-from headrace.broker.core.monitor.health import healthz
-from headrace.broker.core.monitor.server import jsz, varz
+from headrace.broker.core.monitor.server import healthz, jsz, varz
 from headrace.broker.core.net.session import Session
 from headrace.broker.core.options import HubOptions
 from headrace.broker.core.peer import Peer

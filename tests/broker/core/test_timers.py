@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.ports.bus import Timer
+from headrace.broker.core.ports import Timer
 from headrace.broker.core.timers import TimerQueue
 
 

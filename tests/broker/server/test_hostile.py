@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from headrace import connect
-from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
 from headrace.broker.core.auth.authentication import User
+from headrace.broker.core.options import AccountOptions, JetStreamLimits
 from headrace.broker.server import Broker
 from headrace.pattern_tree import PATTERNS_MAX
 from machine import pieces

@@ -14,8 +14,8 @@ import pytest
 import peers
 from headrace import connect
 from headrace.broker import Broker
-from headrace.broker.core.account_options import AccountOptions, Export, Import, JetStreamLimits
 from headrace.broker.core.auth.authentication import User
+from headrace.broker.core.options import AccountOptions, Export, Import, JetStreamLimits
 from headrace.broker.server.config.options import WebSocketOptions
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.broker import Broker
 from headrace.broker.core.monitor.server import jsz
-from headrace.broker.server import scrubbing
-from headrace.broker.server.scrubbing import Scrubbing
+from headrace.broker.server import storage as server_storage
+from headrace.broker.server.storage import Scrubbing
 from headrace.broker.store.format.segment import HEADER_BYTES
 from headrace.broker.store.storage import scrub
 
@@ -57,7 +57,7 @@ async def test_damage_is_found_told_and_shown(
 async def test_a_pass_keeps_to_its_rate_and_ends_with_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scrubbing, "FIRST_S", 0.0)
+    monkeypatch.setattr(server_storage, "FIRST_S", 0.0)
     begun = asyncio.Event()
     real = Scrubbing.one_pass
 

@@ -15,7 +15,7 @@ import pytest
 
 import virtual_time
 from headrace.broker import Broker
-from headrace.broker.core.monitor.health import healthz
+from headrace.broker.core.monitor.server import healthz
 from headrace.broker.server.storage import TIDY_S, OpenStorage
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.errors import ConfigurationError, StoreLockedError

@@ -1,8 +1,10 @@
+"""What the log says of the time of day: that it jumped, and that streams are ahead of it."""
+
 from __future__ import annotations
 
 import pytest
 
-from headrace.broker.server.timekeeping import tell_of_jump, tell_of_streams_ahead
+from headrace.broker.server.moved_clock import tell_of_jump, tell_of_streams_ahead
 from headrace.clock import Jump
 from headrace.embedded import Broker
 from jetstream_world import World

@@ -12,8 +12,8 @@ import pytest
 import peers
 from conformance.driver import Session, run
 from conformance.steps import api, connect, drain, raw, request
-from headrace.broker.core.account_options import AccountOptions, Export, Import, JetStreamLimits
 from headrace.broker.core.auth.authentication import User
+from headrace.broker.core.options import AccountOptions, Export, Import, JetStreamLimits
 from headrace.cli.serve.config import broker_options, read_file
 from headrace.errors import ConfigurationError
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import peers
-from headrace.broker.core.account_options import AssetLimits
 from headrace.broker.core.auth.authentication import User
 from headrace.broker.core.auth.permissions import Permissions, ResponsePermission
+from headrace.broker.core.options import AssetLimits
 from headrace.cli.serve.config import FileSettings, broker_options, read_file
 from headrace.errors import ConfigurationError
 from headrace.subjects import SubjectFilter

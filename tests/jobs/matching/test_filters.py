@@ -19,7 +19,7 @@ from headrace.jobs.matching.filters import SUBJECT, MessageFilter, compiled, fit
 from headrace.jobs.matching.patterns import fits_one
 from headrace.jobs.models import NewMessage, Options
 from headrace.jobs.seeds import Seeds, apply_seeds
-from headrace.jobs.service import storing
+from headrace.jobs.service import fanning
 from headrace.jobs.service.publishing import publishing
 from jobs_contract import ContractTransport
 from jobs_world import PRODUCER, World
@@ -113,7 +113,9 @@ async def test_a_scheduled_message_goes_by_the_filter_of_its_time(world: World) 
         )
     await world.set_filter(subjects=["b"])
     later = world.runtime.now_us() + 10**18
-    done = await world.runtime.database.write(lambda tx: publishing.dispatch_due(tx, later))
+    done = await world.runtime.database.write(
+        lambda tx: publishing.dispatch_due(tx, publishing.find_due(tx, later), later)
+    )
     assert (done.messages, dict(done.jobs)) == (2, {"c": 1})
     assert await world.payloads() == ["b"]
 
@@ -166,13 +168,13 @@ async def test_filters_are_read_once_for_all_of_a_batch(
     """Also with keys and unique messages: reading large settings for each would hold up all who write."""
     await world.set_filter(headers={"X-Kind": ["paid"]})
     read: list[int] = []
-    of_channel = storing._consumers
+    of_channel = fanning._consumers
 
     def counted(tx: Any, seq: int) -> Any:
         read.append(seq)
         return of_channel(tx, seq)
 
-    monkeypatch.setattr(storing, "_consumers", counted)
+    monkeypatch.setattr(fanning, "_consumers", counted)
     messages = [
         {
             "payload": f"{number}",
@@ -292,3 +294,16 @@ def test_a_hostile_pattern_takes_no_time() -> None:
 def test_a_filter_without_conditions_takes_a_message_without_headers() -> None:
     assert compiled(MessageFilter())({}, dict)
     assert MessageFilter().takes_all
+
+
+def test_the_effort_of_a_filter_is_what_is_looked_for_inside_of_values() -> None:
+    many = tuple(f"{number}{'x' * 90}" for number in range(64))
+    assert MessageFilter(subjects=many, headers={"a": many}).effort == (1, 0)
+    ends = tuple(f"*{each}" for each in many) + tuple(f"{each}*" for each in many)
+    assert MessageFilter(headers={"a": ends}).effort == (1, 0)
+    inside = tuple(f"*{each}*" for each in many)
+    assert MessageFilter(headers={"a": inside}).effort == (1 + sum(map(len, inside)) // 64, 0)
+    of_payload = MessageFilter(payload={"$.a": ("x",)}).effort
+    assert (of_payload.of(100), of_payload.of(1024 * 1024)) == (2, 66)
+    of_payload = MessageFilter(payload={"$.a": inside}).effort
+    assert of_payload.of(1024 * 1024) == 1 + 65 * (1 + sum(map(len, inside)) // 64)

@@ -162,7 +162,9 @@ async def test_scheduled_and_fed_messages_are_filtered_by_their_payloads(world: 
     for number in (1, 2):
         await world.broadcast(f'{{"a":{number}}}', X_Broker_Scheduled_For="2999-01-01T00:00:00Z")
     later = world.runtime.now_us() + 10**18
-    done = await world.runtime.database.write(lambda tx: publishing.dispatch_due(tx, later))
+    done = await world.runtime.database.write(
+        lambda tx: publishing.dispatch_due(tx, publishing.find_due(tx, later), later)
+    )
     assert (done.messages, dict(done.jobs)) == (2, {"c": 1})
     messages = [
         NewMessage(payload=f'{{"a":{number}}}'.encode(), message_id=f"s{number}")

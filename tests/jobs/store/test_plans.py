@@ -37,7 +37,7 @@ STATEMENTS = [
 OF_NAMED = [name for name, text in load_queries("sqlite").items() if "json_each" in text]
 SCAN = re.compile(r"(?:Seq Scan|Index (?:Only )?Scan(?: Backward)? using (\w+)) on (\w+)")
 LARGE = {"job", "message"}
-OF_FEW = {"message_waiting", "job_leased"}
+OF_FEW = {"message_waiting", "message_accepted", "job_leased"}
 """Indexes that have only those rows that are asked for."""
 BATCH, ROUNDS = 20, 40
 ADDED = 200

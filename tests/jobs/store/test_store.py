@@ -7,6 +7,7 @@ import re
 import sqlite3
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -405,3 +406,24 @@ async def test_a_new_file_of_sqlite_is_its_owners_alone_and_an_open_one_is_told(
             assert set(modes.values()) == {0o600}
             assert {"jobs.db", "jobs.db-wal"} <= set(modes)
             path.chmod(0o644)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [("off", "on"), ("local", "local"), ("remote_write", "remote_write")]
+)
+async def test_what_is_answered_is_on_disk_also_where_the_database_would_not_wait_for_it(
+    postgres_url: str, given: str, found: str
+) -> None:
+    sign = "&" if "?" in postgres_url else "?"
+    url = f"{postgres_url}{sign}options={quote(f'-c synchronous_commit={given}')}"
+    database = open_database(url, threads=1)
+    await database.start()
+
+    def shown(tx: Any) -> str:
+        setting: str = tx._cursor.execute("SHOW synchronous_commit").fetchone()[
+            "synchronous_commit"
+        ]
+        return setting
+
+    assert await database.write(shown) == found
+    await database.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -86,7 +87,16 @@ def test_who_has_gone_is_not_listed_and_who_takes_over_leaves_no_file(declared: 
 def test_a_file_that_is_none_of_ours_is_passed_over(declared: Declared) -> None:
     folder = file_of(declared).parent
     folder.mkdir(parents=True)
-    for number, text in enumerate(("", "[]", '{"process": 1}', "\0")):
+    known = {
+        "process": {"host": HERE.host, "number": 1},
+        "is_ready": True,
+        "since": 1,
+        "written": NOW,
+    }
+    wrong = [{**known, name: value} for name in known for value in ("x", None, {"host": 1})]
+    wrong.append({**known, "process": {"host": HERE.host, "number": 10**30}})
+    texts = ("", "[]", '{"process": 1}', "\0", "[" * 100_000, *map(json.dumps, wrong))
+    for number, text in enumerate(texts):
         (folder / f"standby-x-{number}.json").write_text(text)
     assert bystanders(declared, HERE, NOW) == []
 

@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from headrace.broker.core.jetstream.consumer.acks.acks import Acks
-from headrace.broker.core.jetstream.consumer.acks.dispatch import AckDispatch
-from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
+from headrace.broker.core.jetstream.consumer.acks import AckDispatch, Acks
+from headrace.broker.core.jetstream.consumer.push import PushRecipients
 from headrace.broker.core.jetstream.publish.atomic_batches import AtomicBatches
 from headrace.broker.core.jetstream.publish.fast_batches import FastBatches
 from headrace.broker.core.jetstream.sourcing.copy import MirrorCopy, SourceCopy
 from headrace.broker.core.jetstream.stream.publishes import Publishes
 from headrace.broker.core.net.session import Session
+from headrace.broker.store import recovery
 from headrace.broker.store.commit.writer import Writer
 from headrace.broker.store.index.index import Segment
 from headrace.broker.store.io.syncing import Syncing
 from headrace.broker.store.log import compaction
-from headrace.broker.store.log.bulk import LimitPass, Purging
+from headrace.broker.store.log.bulk import LimitPass, Purging, SubjectLimits
 from headrace.broker.store.log.idle import Reload
-from headrace.broker.store.log.limits import SubjectLimits
-from headrace.broker.store.recovery import recovery
 
 __all__ = ["PATHS", "Path", "entered", "took_all", "took_some", "watched"]
 

@@ -15,8 +15,8 @@ Rooms, each knowing only those below it:
 ``auth``
     who a client is, and what it may do
 
-Below all of them are ``ports`` (what the core is handed) and single files: ``options`` and
-``account_options``, ``peer`` (what is known of a client), ``budget``, ``timers`` and ``server_headers``.
+Below all of them are single files: ``ports`` (what the core is handed), ``options``, ``peer`` (what is known
+of a client), ``budget``, ``timers`` and ``server_headers``.
 """
 
 from __future__ import annotations

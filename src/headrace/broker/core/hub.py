@@ -16,19 +16,22 @@ from ... import wire
 from ..._version import __version__
 from ...clock import Clock, SteadyClock
 from ...errors import ConfigurationError
-from .account_options import SYSTEM_ACCOUNT, AccountOptions
 from .accounts.accounts import Accounts
-from .auth.authentication import Authenticator, NoAuthentication
-from .auth.passwords import AtOnce, SlowDecisions
+from .auth.authentication import AtOnce, Authenticator, NoAuthentication, SlowDecisions
 from .budget import Budget
 from .monitor.connections import EndedConnections
 from .net.output import NOBODY, Output
 from .net.session import Session
 from .net.session_subscriptions import Leaving, subscriptions_max
-from .options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
+from .options import (
+    COMPATIBLE_API_LEVEL,
+    COMPATIBLE_VERSION,
+    SYSTEM_ACCOUNT,
+    AccountOptions,
+    HubOptions,
+)
 from .peer import Peer
-from .ports.bus import Randomness
-from .ports.storage import Storage
+from .ports import Randomness, Storage
 from .timers import TimerQueue
 
 if TYPE_CHECKING:

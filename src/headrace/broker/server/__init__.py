@@ -4,14 +4,14 @@ Rooms and files, each knowing only those below it:
 
 ``broker``
     start, reload, stop; begin here
-``monitor``, ``storage``, ``scrubbing``
-    the HTTP endpoints, and the store on disk
+``monitor``, ``storage``
+    the HTTP endpoints, and the store on disk with its scrub
 ``connections``
     the sockets, and the ticks of the hub
 ``config``
     the settings, and how files say them
 ``moved_clock``
-    the clock that a test moves
+    the clock that a test moves, and what the log says of the time of day
 ``tls``, ``passwords``, ``keys``, ``machine``
     TLS contexts and handshakes, what the extras check, what the machine offers
 """

@@ -19,8 +19,7 @@ from ..core.hub import Hub
 from ..core.jetstream.config.options import JetStreamOptions
 from ..core.options import HubOptions
 from .config.options import BrokerOptions, WebSocketOptions, reloadable
-from .connections.connection import Connection
-from .connections.listener import bind, is_loopback, shown_host, url_of
+from .connections.connection import Connection, bind, is_loopback, shown_host, url_of
 from .connections.pump import Pump
 from .machine import (
     Descriptors,
@@ -30,10 +29,9 @@ from .machine import (
     share_out,
     time_zone,
 )
-from .moved_clock import NEVER_NS, MovedClock, checked
+from .moved_clock import NEVER_NS, MovedClock, checked, tell_of_jump, tell_of_streams_ahead
 from .passwords import DecisionThreads
 from .storage import OpenStorage, open_storage
-from .timekeeping import tell_of_jump, tell_of_streams_ahead
 
 if TYPE_CHECKING:
     from .config.keywords import BrokerSettings

@@ -8,7 +8,7 @@ import secrets
 from typing import Final
 
 from ...errors import ConfigurationError
-from ..core.auth.nkeys import USER, public_key
+from ..core.auth.authentication import USER, public_key
 
 NONCE_BYTES: Final = 11  # as nats-server
 

@@ -14,11 +14,20 @@ from ...errors import ConfigurationError
 from ...web.connections import ConnectionLimits
 from ...web.pages import NUMBERS, PAGE_LIMITS, Page, PageServer, plain
 from ..core.hub import Hub
-from ..core.monitor.accounts import accountz, accstatz, subsz
 from ..core.monitor.connections import connz
-from ..core.monitor.health import HealthQuestion, healthz
-from ..core.monitor.server import gatewayz, jsz, leafz, routez, varz
-from .connections.listener import bind, url_of
+from ..core.monitor.server import (
+    HealthQuestion,
+    accountz,
+    accstatz,
+    gatewayz,
+    healthz,
+    jsz,
+    leafz,
+    routez,
+    subsz,
+    varz,
+)
+from .connections.connection import bind, url_of
 
 logger = logging.getLogger("headrace.broker")
 

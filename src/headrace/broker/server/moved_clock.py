@@ -1,22 +1,67 @@
 """A broker on a clock that a test moves: what is due by a move is done before the test goes on.
 
 The test may move the clock in another thread than the broker's.
+
+What the log says of the time of day is here, too: that it jumped, and that streams are ahead of it.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from concurrent.futures import Future
 from typing import Final
 
-from ...clock import Clock, ManualClock, SystemClock
+from ...clock import BELIEVED_AFTER_NS, JUMP_NS, Clock, Jump, ManualClock, SystemClock
 from ...errors import ConfigurationError
+from ..core.hub import Hub
 from .connections.pump import Pump
 
+logger = logging.getLogger("headrace.broker")
+
+_NS: Final = 1e9
+_NAMED: Final = 5  # so many streams are named in one line
 FOLLOWED_WITHIN_S: Final = 10.0  # a broker that is so busy, or stands still, fails the test
 NEVER_NS: Final = (
     1 << 62
 )  # 146 years: for what asks whether a client is alive, which goes by real time
+
+
+def tell_of_jump(jump: Jump) -> None:
+    """Log what became of a jump of the time of day."""
+    by = f"{abs(jump.by_ns) / _NS:.1f} s {'ahead' if jump.by_ns > 0 else 'back'}"
+    if jump.what == "seen":
+        lasting = f"{BELIEVED_AFTER_NS / _NS:.0f} s"
+        logger.warning("Clock: it jumped %s; followed when that has lasted %s", by, lasting)
+    elif jump.what == "followed":
+        logger.warning(
+            "Clock: the jump %s has lasted and is followed; ages, schedules and pauses go by it", by
+        )
+    else:
+        logger.warning("Clock: the jump %s is over, and had no effect", by)
+
+
+def tell_of_streams_ahead(hub: Hub) -> None:
+    """Log which streams have messages from later than it is now."""
+    now_ns = hub.clock.now_ns()
+    ahead = [
+        (stream.store.state.last_ns - now_ns, stream.name)
+        for account in hub.accounts
+        if account.engine is not None
+        for stream in account.engine.registry.streams.values()
+        if stream.store.state.last_ns >= now_ns + JUMP_NS
+    ]
+    if ahead:
+        ahead.sort(reverse=True)
+        names = ", ".join(name for _, name in ahead[:_NAMED])
+        logger.warning(
+            "Clock: %d streams have messages from up to %.1f s later than it is now (%s%s); what they "
+            "hold ages by their own time until the clock has caught up",
+            len(ahead),
+            ahead[0][0] / _NS,
+            names,
+            ", …" if len(ahead) > _NAMED else "",
+        )
 
 
 def checked(clock: Clock | None) -> Clock:

@@ -1,4 +1,7 @@
-"""The broker's storage: opened and closed beside the loop, completing its flushes on it."""
+"""The broker's storage: opened and closed beside the loop, completing its flushes on it.
+
+``Scrubbing`` reads its files again, beside the event loop: one pass after the other, slowly.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,89 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ...api.times import format_time
-from ...clock import SystemClock
+from ...clock import Clock, SystemClock
 from ..store import FileStorage, MemoryStorage
+from ..store.io.files import FileSystem
+from ..store.io.findings import Finding
+from ..store.storage.scrub import ScrubState, scrub
 from .config.options import BrokerOptions
 from .connections.pump import Pump
-from .scrubbing import Scrubbing
+
+FIRST_S: Final = 600.0  # after the start, which has enough to do
+PAUSE_S: Final = 24 * 3600.0  # between two passes
+TIDY_S: Final = 1.0
+"""How often the storage is asked for what it does by and by, when nothing else makes it."""
+
+
+class Scrubbing:
+    """Reads all sealed files at ``bytes_per_second``, again and again, until it is stopped.
+
+    ``tell`` is called in the loop for each thing found.
+    """
+
+    def __init__(
+        self,
+        storage: FileStorage,
+        files: FileSystem,
+        clock: Clock,
+        bytes_per_second: int,
+        tell: Callable[[], None],
+    ) -> None:
+        self.state: Final = ScrubState()
+        self._storage = storage
+        self._files = files
+        self._clock = clock
+        self._rate = bytes_per_second
+        self._tell = tell
+        self._stop = threading.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            await asyncio.sleep(FIRST_S)
+            while True:
+                await self.one_pass()
+                await asyncio.sleep(PAUSE_S)
+        finally:
+            self._stop.set()
+
+    async def one_pass(self) -> None:
+        """Read every sealed file once. Cancelled, it ends within one piece."""
+        loop, state = asyncio.get_running_loop(), self.state
+        done = asyncio.Event()
+        work = self._storage.sealed_files()
+        state.begun_ns, state.files, state.nbytes = self._clock.now_ns(), 0, 0
+
+        def found(finding: Finding) -> None:
+            loop.call_soon_threadsafe(note, finding)
+
+        def note(finding: Finding) -> None:
+            self._storage.report.append(finding)
+            self._tell()
+
+        def read() -> None:
+            try:
+                for nbytes in scrub(self._files, work, state, found):
+                    if self._stop.wait(nbytes / self._rate):
+                        return
+                state.passes += 1
+                state.ended_ns = self._clock.now_ns()
+            finally:
+                loop.call_soon_threadsafe(done.set)
+
+        thread = threading.Thread(target=read, name="headrace-scrub")
+        thread.start()
+        try:
+            await done.wait()
+        except asyncio.CancelledError:
+            self._stop.set()
+            raise
+        finally:
+            thread.join()
+
 
 logger = logging.getLogger("headrace.broker")
 
-TIDY_S: Final = 1.0
-"""How often the storage is asked for what it does by and by, when nothing else makes it."""
 
 Result = TypeVar("Result")
 
@@ -141,7 +217,7 @@ async def open_storage(
         return OpenStorage(MemoryStorage())
     from ..store import FileStorage, LocalFiles  # a broker in memory starts without it
     from ..store.io.files import explain
-    from ..store.storage.settings import RESERVED
+    from ..store.storage.layout import RESERVED
 
     def notify() -> None:
         """On the commit thread: a flush is done."""

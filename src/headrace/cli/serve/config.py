@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from ... import limits
-from ...broker.core.account_options import AccountOptions, AssetLimits
 from ...broker.core.auth.authentication import User
+from ...broker.core.options import AccountOptions, AssetLimits
 from ...broker.server.config.options import BrokerOptions, TlsOptions, WebSocketOptions
 from ...documents import DocumentError, parse_toml
 from ...errors import ConfigurationError
@@ -83,7 +83,7 @@ def _plain(value: Any, key: str, file: str) -> Any:
 
 def _users(value: Any) -> list[User]:
     """The tables of nats-server's files: user, pass and permissions. Raises ConfigurationError."""
-    from ...broker.server.config.users import read_users
+    from ...broker.server.config.accounts import read_users
 
     return read_users(_plain(value, "users", ""))
 
@@ -109,7 +109,7 @@ def _asset_limits(value: Any) -> AssetLimits:
 
 def _websocket(value: Any) -> WebSocketOptions | None:
     """The table of nats-server's files. Raises ConfigurationError."""
-    from ...broker.server.config.websocket import read_websocket
+    from ...broker.server.config.fields import read_websocket
 
     return read_websocket(_plain(value, "websocket", ""))
 

@@ -78,9 +78,8 @@ async def console_beside(broker: Broker, address: str) -> AsyncIterator[str]:
 
 
 async def _monitored(broker: Broker, page: str, options: dict[str, Any]) -> dict[str, Any]:
-    from ...broker.core.monitor.accounts import accstatz
     from ...broker.core.monitor.connections import connz
-    from ...broker.core.monitor.server import jsz, varz
+    from ...broker.core.monitor.server import accstatz, jsz, varz
 
     if page == "ACCSTATZ":
         return accstatz(broker.hub, unused=True)

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from ...broker.core.auth.authentication import User
-from ...broker.server.config.accounts import read_accounts, read_asset_limits
-from ...broker.server.config.fields import Fields, refuse
+from ...broker.server.config.accounts import (
+    read_accounts,
+    read_asset_limits,
+    read_permissions,
+    read_secret,
+    read_trust,
+    read_users,
+)
+from ...broker.server.config.fields import Fields, read_websocket, refuse
 from ...broker.server.config.syntax import ConfigMap, ConfigPlace, ConfigValue, parse_config
-from ...broker.server.config.trust import read_trust
-from ...broker.server.config.users import read_permissions, read_secret, read_users
-from ...broker.server.config.websocket import read_websocket
 from ...errors import ConfigurationError
 from .config import FileSettings
 

@@ -14,8 +14,8 @@ from ...api.streams import StreamConfig, StreamInfo
 from ...client import Backup, read_backup
 from ...errors import ConfigurationError, HeadraceError
 from ...files import writing
+from ...snapshots.archive import Unpacker
 from ...snapshots.packing import FilesPacker
-from ...snapshots.unpacking import Unpacker
 from ..shared.asking import may_go_on
 from ..shared.configuration import config_file, replaced
 from ..shared.errors import Failure

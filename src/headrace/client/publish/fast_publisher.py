@@ -63,7 +63,6 @@ from .publisher import (
     Publication,
     Publisher,
     PublisherSettings,
-    command_of,
     wake_all,
 )
 from .stream_of_subject import Who, is_passing, may_pass, nobody_has, who_has
@@ -304,7 +303,10 @@ class FastPublisher(Publisher):
     ) -> bytes:
         """What publishes a message, but for its reply."""
         head, block, payload = self._parts(index, subject, payload, headers, msg_id)
-        return command_of(head, _NO_REPLY, block, payload)
+        if block:
+            sizes = (len(block), len(block) + len(payload))
+            return b"H%b%b %d %d\r\n%b%b\r\n" % (head, _NO_REPLY, *sizes, block, payload)
+        return b"%b%b %d\r\n%b\r\n" % (head, _NO_REPLY, len(payload), payload)
 
     def _opening(self, subject: bytes) -> bytes:
         return b"PUB %b " % subject

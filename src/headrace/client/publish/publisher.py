@@ -344,14 +344,6 @@ class Publisher(ABC):
         self._shut(ConnectionClosedError(str(reason)))
 
 
-def command_of(head: bytes, reply_end: bytes, block: bytes, payload: bytes) -> bytes:
-    """A PUB or HPUB command. ``head`` is the beginning of it as a PUB; ``reply_end`` ends its reply."""
-    if block:
-        sizes = b"%d %d" % (len(block), len(block) + len(payload))
-        return b"H%b%b %b\r\n%b%b\r\n" % (head, reply_end, sizes, block, payload)
-    return b"%b%b %d\r\n%b\r\n" % (head, reply_end, len(payload), payload)
-
-
 def wake_all(waiters: list[asyncio.Future[None]]) -> None:
     """Resume every task that waits."""
     for waiter in waiters:

@@ -11,14 +11,13 @@ from typing import Final
 from ...wire.frames import PUB, Frame
 from ...wire.inprocess import FrameBatch, PublishRun
 from ..jetstream.calls import Api
-from ..message import HeadersLike, Payload
+from ..message import HeadersLike, Payload, payload_bytes
 from .fast_publisher import FastPublisher
 from .publisher import (
     SEND_AT_ONCE_MAX,
     Publication,
     Publisher,
     PublisherSettings,
-    command_of,
 )
 from .window import OK_START, WindowPublisher
 
@@ -74,16 +73,19 @@ class WirePublisher(WindowPublisher[bytes]):
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> bytes:
-        # The usual message is made here, too: two calls less, for `send`.
-        if (
-            not (headers or msg_id or self._adds_headers)
-            and type(payload) is bytes
-            and len(payload) <= self._max_payload
-            and (known := self._heads.get(subject))
-        ):
-            return b"%b%d %d\r\n%b\r\n" % (known, index, len(payload), payload)
-        head, block, payload = self._parts(index, subject, payload, headers, msg_id)
-        return command_of(head, b"%d" % index, block, payload)
+        # As `_parts` does it: a call more costs `send` with headers 6 to 8 % more processor time.
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
+        head = self._heads.get(subject) or self._head(subject)
+        block = b""
+        if headers or msg_id or self._adds_headers:
+            block = self._blocks.make(index, headers, msg_id)
+        size = len(block) + len(payload)
+        if size > self._max_payload:
+            self._session.check_size(size)
+        if block:
+            return b"H%b%d %d %d\r\n%b%b\r\n" % (head, index, len(block), size, block, payload)
+        return b"%b%d %d\r\n%b\r\n" % (head, index, size, payload)
 
     def _opening(self, subject: bytes) -> bytes:
         return b"PUB %b %b" % (subject, self._prefix)

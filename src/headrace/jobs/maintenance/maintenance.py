@@ -15,12 +15,10 @@ from .. import limits
 from ..errors import JobsError
 from ..runtime import counting
 from ..runtime.runtime import Runtime
-from ..service import leases as expiring
-from ..service import processes
+from ..service import fanning, leases, processes
 from ..service.publishing import publishing, scheduling
 from ..service.push import call_statistics
 from ..service.removal import removing, retention
-from ..service.removal import retention as empty_pages
 from ..store import Tx
 from .archive import Archive
 
@@ -83,10 +81,12 @@ class Maintenance:
         if upcoming is None:
             self._leads_until_s = 0.0
             return
-        lease_due, schedule_due, cron_due, removed, left_s = upcoming
+        lease_due, schedule_due, cron_due, accepted, removed, left_s = upcoming
         self._pause_s = min(self._pause_s_max, max(_TICK_S, left_s))
         if lease_due:
             await attempt("leases", self._expire)
+        if accepted:
+            await attempt("jobs of messages", self._make_jobs)
         if schedule_due:
             await attempt("schedules", self._dispatch)
         if cron_due:
@@ -157,12 +157,12 @@ class Maintenance:
     async def _remove(self) -> None:
         """Some slices of what a large consumer leaves."""
         for _ in range(_SLICES):
-            if not await self._runtime.database.write(removing.remove_some):
+            if not await self._runtime.in_turn(removing.remove_some):
                 return
 
     async def _give_back(self) -> int:
         """Give the disk what the database does not need any more."""
-        return await self._runtime.database.write(empty_pages.give_back)
+        return await self._runtime.in_turn(retention.give_back)
 
     async def _fold(self) -> int:
         return await self._runtime.database.write(lambda tx: tx.run("fold_counters"))
@@ -170,17 +170,31 @@ class Maintenance:
     async def _expire(self) -> None:
         runtime = self._runtime
         for _ in range(_SLICES):
-            swept = await runtime.database.write(lambda tx: expiring.expire_leases(tx, tx.now_us()))
+            swept = await runtime.in_turn(lambda tx: leases.expire_leases(tx, tx.now_us()))
             counting.count_expired(runtime.metrics, swept)
             if swept.expired < limits.SWEEP_ROWS:
                 return
         self._pause_s = 0.0
 
+    async def _make_jobs(self) -> None:
+        """Some jobs of messages that are stored, and whose publisher may be there no more."""
+        database = self._runtime.database
+        for channel_seq in await database.read(fanning.waiting_channels):
+            last = await database.read(lambda tx, seq=channel_seq: fanning.last_waiting(tx, seq))  # type: ignore[misc]
+            if last is None:
+                continue
+            for _ in range(_SLICES):
+                if not await self._runtime.make_some_jobs(last):
+                    break
+            else:
+                self._pause_s = 0.0
+
     async def _dispatch(self) -> None:
         runtime = self._runtime
         for _ in range(_SLICES):
-            dispatched = await runtime.database.write(
-                lambda tx: publishing.dispatch_due(tx, tx.now_us())
+            due = await runtime.database.read(lambda tx: publishing.find_due(tx, tx.now_us()))
+            dispatched = await runtime.in_turn(
+                lambda tx, due=due: publishing.dispatch_due(tx, due, tx.now_us())  # type: ignore[misc]
             )
             if not dispatched.messages:
                 return
@@ -193,7 +207,7 @@ class Maintenance:
         """Some slices: a schedule may have missed a great many times."""
         runtime = self._runtime
         for _ in range(_SLICES):
-            fired = await runtime.database.write(lambda tx: scheduling.fire_due(tx, tx.now_us()))
+            fired = await runtime.in_turn(lambda tx: scheduling.fire_due(tx, tx.now_us()))
             for channel, count in fired.messages.items():
                 runtime.metrics.add("jobs_published_total", count, channel=channel)
             for channel, count in fired.jobs.items():
@@ -223,9 +237,7 @@ class Maintenance:
             sweep.after = await self._retain_window(sweep.after, sweep.total)
             return True
         keep = self._keep
-        notes = await self._runtime.database.write(
-            lambda tx: retention.prune_notes(tx, keep, tx.now_us())
-        )
+        notes = await self._runtime.in_turn(lambda tx: retention.prune_notes(tx, keep, tx.now_us()))
         self._count(notes, sweep.total)
         return any(count >= limits.SWEEP_ROWS for count in notes.rows.values())
 
@@ -242,7 +254,7 @@ class Maintenance:
         if window.messages:
             if archive is not None:
                 await asyncio.to_thread(archive.write, window)
-            removed = await database.write(
+            removed = await self._runtime.in_turn(
                 lambda tx: retention.remove(tx, keep, window, now, archived=archive is not None)
             )
             self._count(removed, total)
@@ -255,8 +267,9 @@ class Maintenance:
                 self._runtime.metrics.add("prune_rows_total", count, table=table)
 
 
-def _upcoming(tx: Tx) -> tuple[bool, bool, bool, bool, float]:
-    """Whether a lease has expired, a scheduled message or a schedule is due, something was deleted.
+def _upcoming(tx: Tx) -> tuple[bool, bool, bool, bool, bool, float]:
+    """Whether a lease has expired, a scheduled message or a schedule is due, messages wait for their jobs,
+    something was deleted.
 
     The last are the seconds until there is something to do.
     """
@@ -272,6 +285,7 @@ def _upcoming(tx: Tx) -> tuple[bool, bool, bool, bool, float]:
         lease_due,
         schedule_due,
         cron_due,
+        bool(row["accepted"]),
         removed,
         float("inf") if left_us is None else left_us / 1e6,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -11,15 +11,31 @@ from ...errors import InvalidSubjectError
 from ...subjects import SubjectFilter, check_subject
 from .. import limits
 from ..errors import JobsError, bad_request
-from .patterns import fits_one, fits_parts
+from .patterns import effort_of, fits_one, fits_parts
 from .payloads import check_paths, fitting_paths
 
-__all__ = ["SUBJECT", "MessageFilter", "Takes", "checked_subject", "compiled", "fits"]
+__all__ = ["SUBJECT", "Effort", "MessageFilter", "Takes", "checked_subject", "compiled", "fits"]
 
 SUBJECT: Final = "X-Headrace-Subject"
 """The stored header that has a message's subject."""
 
 _ANY: Final = "*"
+_EFFORT_CHARS: Final = 64  # of patterns, looked for in a value, take as long as a job that is made
+_PART_BYTES: Final = 16 * 1024
+
+
+class Effort(NamedTuple):
+    """What it costs to ask whether a message fits, in jobs that could be made meanwhile.
+
+    ``payload``: for each part of it that is looked into.
+    """
+
+    headers: int
+    payload: int
+
+    def of(self, size: int) -> int:
+        """For a message whose payload has this size."""
+        return self.headers + self.payload * (1 + size // _PART_BYTES)
 
 
 class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +55,15 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def takes_all(self) -> bool:
         """Whether every message fits."""
         return not self.subjects and not self.headers and not self.payload
+
+    @property
+    def effort(self) -> Effort:
+        """What it costs to ask it."""
+        headers, payload = (
+            sum(map(effort_of, of_names.values())) // _EFFORT_CHARS
+            for of_names in (self.headers, self.payload)
+        )
+        return Effort(1 + headers, 1 + payload if self.payload else 0)
 
     def check(self) -> None:
         """Reject an invalid filter: 400, with the field."""

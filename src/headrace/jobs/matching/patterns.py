@@ -9,7 +9,7 @@ from typing import Any, Final
 from .. import limits
 from ..errors import bad_request
 
-__all__ = ["MISSING", "Path", "fits_one", "fits_parts", "parse_path", "value_at"]
+__all__ = ["MISSING", "Path", "effort_of", "fits_one", "fits_parts", "parse_path", "value_at"]
 
 
 _ANY: Final = "*"
@@ -42,6 +42,11 @@ def fits_one(patterns: Iterable[str]) -> Callable[[str], bool]:
         return any(fits_parts(parts, value) for parts in others)
 
     return fits
+
+
+def effort_of(patterns: Iterable[str]) -> int:
+    """The characters that are looked for in a value, not only at its ends."""
+    return sum(len(each) for each in patterns if each.count(_ANY) > 1 or _ANY in each[1:-1])
 
 
 def fits_parts(parts: Sequence[str], value: str) -> bool:

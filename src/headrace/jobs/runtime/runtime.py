@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from ...clock import Clock, SystemClock
 from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
 from ..metrics import Metrics
-from ..models import ClaimedJob, Consumer, Options, Published
-from ..service import leases
+from ..models import ClaimedJob, Consumer, Options, Published, Waiting
+from ..service import fanning, leases
 from ..service.auditing import Guesses, PerMinute
 from ..service.definitions import sealing
 from ..service.finding.page_reads import Cursors
 from ..service.leases import Claim, Endings, lease_all
 from ..service.processes import make_once
 from ..service.publishing.publishing import Publication, publish_all
-from ..store import Database
+from ..store import Database, Tx
 from . import counting
 from .keyring import Keyring
 from .lookout import JobWaiters, Lookout
@@ -59,6 +60,7 @@ class Runtime:
     depths: counting.Depths = field(init=False, repr=False)
     _lookout: Lookout = field(init=False, repr=False)
     _looking: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _returning: set[asyncio.Task[Any]] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -139,12 +141,55 @@ class Runtime:
         self._count_claimed(begun, *claimed)
         return claimed
 
+    async def in_turn(self, work: Callable[[Tx], T]) -> T:
+        """Run a large piece of work in a transaction, when no other one of this process runs.
+
+        So what is small, and comes meanwhile, waits for one of them, however many there are.
+        """
+        async with self._turn:
+            return await self.database.write(work)
+
     async def publish(self, wanted: Publication) -> list[Published]:
-        """Store messages, together with those that others publish at the same time; see ``publish_all``."""
-        published: list[Published] = await self.database.write_together(
-            publish_all, wanted, weight=wanted.weight
-        )
-        return published
+        """Store messages, together with those that others publish at the same time; see ``publish_all``.
+
+        Returns when all of their jobs are made. If this ends before, the messages that are stored get them
+        by upkeep.
+        """
+        is_large = wanted.weight > limits.TURN_ROWS
+        async with self._turn if is_large else contextlib.nullcontext():
+            published: list[Published] = await self.database.write_together(
+                publish_all, wanted, weight=wanted.weight
+            )
+        if not all(one.replayed for one in published):
+            jobs = sum(one.jobs for one in published)
+            self.metrics.add("jobs_enqueued_total", jobs, channel=wanted.channel_id)
+        waiting = [one.waiting for one in published if one.waiting is not None]
+        if not waiting:
+            return published
+        await self.make_jobs(max(waiting))
+        seqs = [each.message_seq for each in waiting]
+        made = await self.database.read(lambda tx: fanning.jobs_made(tx, seqs))
+        return [
+            one if one.waiting is None else replace(one, jobs=made[one.waiting.message_seq])
+            for one in published
+        ]
+
+    async def make_jobs(self, until: Waiting) -> None:
+        """Make the jobs of this message, and of those before it in its channel, some at a time."""
+        while await self.make_some_jobs(until):
+            pass
+
+    async def make_some_jobs(self, until: Waiting) -> bool:
+        """Make some of these jobs, in a transaction. Returns whether there were any to be made."""
+        async with self._turn:
+            found = await self.database.read(lambda tx: fanning.next_slice(tx, until))
+            if found is None:
+                return False
+            made = await self.database.write(
+                lambda tx: fanning.make_some(tx, found.messages, tx.now_us())
+            )
+        self.metrics.add("jobs_enqueued_total", made.total(), channel=found.channel_id)
+        return True
 
     async def end(self, wanted: Endings) -> tuple[Consumer, list[leases.Result]]:
         """End leased jobs, together with what others ask at the same time."""

@@ -14,9 +14,10 @@ import msgspec
 
 from ...identity import Mark, MessageIdentity, with_mark
 from ..errors import JobsError, bad_request, not_found
-from ..models import NewMessage
+from ..models import NewMessage, Waiting
 from ..store import Row, Tx
 from .definitions.channels import find_channel
+from .fanning import last_waiting
 from .processes import take_lead
 from .publishing import publishing
 
@@ -114,12 +115,16 @@ class NotLeadingError(JobsError):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How many messages were new, how many jobs were made, and how many are unfinished now."""
+    """How many messages were new, how many jobs were made, and how many are unfinished now.
+
+    ``waiting``: the last message whose jobs are still to be made.
+    """
 
     feed: Feed
     new: int
     jobs: int
     unfinished: int
+    waiting: Waiting | None
 
 
 def _feed(row: Row) -> Feed:
@@ -260,7 +265,9 @@ def take(
         standing=feed.standing,
         seen_us=feed.seen_us,
     )
-    return Taken(moved_feed, new, jobs, unfinished(tx, feed.channel_id))
+    channel = find_channel(tx, feed.channel_id)
+    waiting = last_waiting(tx, channel.seq)
+    return Taken(moved_feed, new, jobs, unfinished(tx, feed.channel_id), waiting)
 
 
 def unfinished(tx: Tx, channel_id: str) -> int:

@@ -62,7 +62,11 @@ _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg
 
 # Not now(): that is when the transaction began, which may have waited for its connection since.
 _CLOCK: Final = b"; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us"
-_BEGIN: Final = b"BEGIN" + _CLOCK
+_COMMIT: Final = b"SELECT set_config('synchronous_commit', 'on', false)"
+_DURABLE: Final = _COMMIT + b" WHERE current_setting('synchronous_commit') = 'off'"
+"""What is answered is on the server's disk; whether a replica's, too, is left as it is set."""
+# Whatever the database has by default: what waited for a lock has to see what was stored meanwhile.
+_BEGIN: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _CLOCK
 _BEGIN_READING: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + _CLOCK
 
 
@@ -404,6 +408,7 @@ def migrate(connection: psycopg.Connection[DictRow]) -> None:
 def _configure(connection: psycopg.Connection[DictRow]) -> None:
     """The settings of a connection's life; statements that need others set them for a transaction."""
     connection.execute(BY_INDEX.replace(b"SET LOCAL", b"SET"))
+    connection.execute(_DURABLE)
 
 
 def _first_line(error: Exception) -> str:

@@ -136,9 +136,7 @@ class _Feeding:
         runtime, config, feed = self._runtime, self._config, position.feed
         items = [message_of(config, message) for message in messages]
         try:
-            taken = await runtime.database.write(
-                lambda tx: feeds.take(tx, feed, runtime.node, items)
-            )
+            taken = await runtime.in_turn(lambda tx: feeds.take(tx, feed, runtime.node, items))
         except BaseException:
             for message in messages:
                 message.nak(0.0)
@@ -146,11 +144,16 @@ class _Feeding:
         position.durable.ack_all(messages)
         position.feed = taken.feed
         position.bytes_each = max(len(message.payload) for message in messages)
-        if self._unfinished < config.unfinished_max <= taken.unfinished:
-            self._noted_s = 0.0
-        self._unfinished = taken.unfinished
         runtime.metrics.add("jobs_published_total", taken.new, channel=config.channel)
         runtime.metrics.add("jobs_enqueued_total", taken.jobs, channel=config.channel)
+        unfinished = taken.unfinished
+        if taken.waiting is not None:
+            await runtime.make_jobs(taken.waiting)
+            channel = config.channel
+            unfinished = await runtime.database.read(lambda tx: feeds.unfinished(tx, channel))
+        if self._unfinished < config.unfinished_max <= unfinished:
+            self._noted_s = 0.0
+        self._unfinished = unfinished
 
     async def _note(self, position: Position, *, blocked: bool) -> bool:
         """Note where the feed is. Returns whether it may go on from there."""

@@ -12,13 +12,11 @@ import sys
 import threading
 import warnings
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
 from ..spark_errors import sentence_of
-from . import spark_log
 from .quick_path import FOLDER as QUICK_PATH
 from .spark_log import opened
 
@@ -272,7 +270,7 @@ class _LogHandler(logging.Handler):
 def _with_layout(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings with ours of Java's log lines, unless the user has some."""
     options = settings.get(_JAVA_OPTIONS, "")
-    layout = Path(str(files(spark_log).joinpath("log4j2.properties")))
+    layout = Path(__file__).with_name("log4j2.properties")
     users = Path(os.environ.get("SPARK_CONF_DIR", "")) / "log4j2.properties"
     if (
         "log4j" in options

@@ -7,16 +7,17 @@ import logging
 import os
 import re
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ...documents import read_json
+from ...documents import read_typed
 from ...files import SHARED, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ..model import Declared
     from ..standby.state import Ready
@@ -40,7 +41,7 @@ class Process:
             return "unknown"
         try:
             os.kill(self.number, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):  # or no number of a process
             return "dead"
         except PermissionError:
             pass  # it is another user's
@@ -140,11 +141,8 @@ def write(file: Path, notes: Notes) -> None:
 def read(file: Path) -> Notes | None:
     """The notes; None if there are none, or none that are understood: they are only told, never relied on."""
     try:
-        raw = read_json(file.read_bytes())
-        process = Process(**raw["process"])
-        queries = {str(name): QueryNotes(**each) for name, each in raw["queries"].items()}
-        return Notes(**{**raw, "process": process, "queries": queries})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return read_typed(file.read_bytes(), Notes)
+    except (OSError, ValueError):
         return None
 
 
@@ -246,9 +244,8 @@ def _is_there(one: Bystander, here: Process, now: float) -> bool:
 
 def _read(file: Path) -> Bystander | None:
     try:
-        raw = read_json(file.read_bytes())
-        return Bystander(**{**raw, "process": Process(**raw["process"])})
-    except (OSError, ValueError, TypeError, KeyError):
+        return read_typed(file.read_bytes(), Bystander)
+    except (OSError, ValueError):
         return None
 
 

@@ -12,15 +12,15 @@ import pytest
 from headrace.api.base import decode
 from headrace.api.messages import AccountInfo
 from headrace.api.times import format_time
-from headrace.broker.core.account_options import (
+from headrace.broker.core.auth.authentication import User, UserAuthentication
+from headrace.broker.core.hub import Hub
+from headrace.broker.core.options import (
     AccountOptions,
     Export,
     Import,
     JetStreamLimits,
     check_accounts,
 )
-from headrace.broker.core.auth.authentication import User, UserAuthentication
-from headrace.broker.core.hub import Hub
 from headrace.broker.core.peer import Peer
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.clock import ManualClock

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.core.auth.authentication import Identity
-from headrace.broker.core.auth.jwt import decode_token
+from headrace.broker.core.auth.jwt import TokenError, decode_token
 from headrace.broker.core.auth.jwt_auth import TokenTrust, TrustedTokens
-from headrace.broker.core.auth.jwt_content import TokenError
 from headrace.broker.core.auth.permissions import ResponsePermission
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.peer import ConnectOptions, Peer

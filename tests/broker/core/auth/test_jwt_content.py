@@ -11,10 +11,8 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from headrace.broker.core.auth import jwt_content
-from headrace.broker.core.auth.jwt import decode_token
+from headrace.broker.core.auth.jwt import _KINDS, TokenError, check_content, decode_token
 from headrace.broker.core.auth.jwt_auth import TokenTrust, TrustedTokens
-from headrace.broker.core.auth.jwt_content import TokenError
 from headrace.broker.core.peer import ConnectOptions, Peer
 from headrace.broker.server.keys import key_checker
 from headrace.clock import ManualClock
@@ -117,7 +115,7 @@ def _fits(kind: Any, value: Any) -> bool:
 
 CASES = [
     (kind, path, kind_of_field, put)
-    for kind, shapes in jwt_content._KINDS.items()
+    for kind, shapes in _KINDS.items()
     for shape in shapes
     for path, kind_of_field, put in _fields(inspect.type_info(shape), "$", lambda value: value)
 ]
@@ -144,7 +142,7 @@ def test_a_field_of_another_type_is_refused_wherever_it_stands(case: Any) -> Non
     for value in wrong:
         content = {"type": kind, "version": 2, **put(value)}
         with pytest.raises(TokenError) as refused:
-            jwt_content.check_content(content)
+            check_content(content)
         assert path in re.sub(r"\[\d+]", "[...]", str(refused.value))
 
 

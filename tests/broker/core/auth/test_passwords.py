@@ -11,11 +11,11 @@ import pytest
 
 from headrace.broker.core.auth.authentication import (
     Identity,
+    SlowDecision,
     TokenAuthentication,
     User,
     UserAuthentication,
 )
-from headrace.broker.core.auth.passwords import SlowDecision
 from headrace.broker.core.auth.permissions import Permissions, read_rules
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from faultfs import FaultFS
-from headrace.broker.core.monitor.health import healthz
+from headrace.broker.core.monitor.server import healthz
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
 from headrace.errors import StoreFailedError, StoreFullError

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from faultfs import FaultFS
+from headrace.broker.core.jetstream import schedules
 from headrace.broker.core.jetstream.publish.duplicate_window import DuplicateWindow
-from headrace.broker.core.jetstream.schedule import schedules
 from headrace.broker.store import FileStorage
 from jetstream_world import Client, HeldStorage, World, publication
 

@@ -9,7 +9,6 @@ import pytest
 
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.consumer.consumer import Consumer, ConsumerMarks
-from headrace.broker.core.jetstream.consumer.transfer import snapshot_of, state_of
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.errors import StoreFullError
 from headrace.subjects import partition
@@ -571,9 +570,9 @@ def test_a_dead_job_is_known_after_a_restart_and_in_a_backup() -> None:
     stream = world.streams["S"]
     consumer = stream.consumers["C"]
     assert consumer.state.dead == {1: 1, 2: 1}
-    assert state_of(consumer, 2).redelivered == {1: 1, 2: 1}
+    assert consumer.backup(2).redelivered == {1: 1, 2: 1}
     again = Consumer(stream.context, stream, "D", consumer.config, 1, ConsumerMarks())
-    again.restore(snapshot_of(again, state_of(consumer, 2), stream.store), [])
+    again.restore_backup(consumer.backup(2))
     assert again.state.dead == consumer.state.dead
     target(client, {"name": "S"})
     world.settle()

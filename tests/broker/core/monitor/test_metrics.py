@@ -15,10 +15,10 @@ import guides
 import headrace
 import promtool
 from headrace.api.roles import ROLE, SPARK_PROGRESS
-from headrace.broker.core.account_options import JetStreamLimits
 from headrace.broker.core.jetstream.config.options import JetStreamOptions
 from headrace.broker.core.monitor import metrics as metrics_module
 from headrace.broker.core.monitor.metrics import METRICS
+from headrace.broker.core.options import JetStreamLimits
 
 MONITORING = guides.ROOT / "src" / "headrace" / "packaging" / "monitoring"
 LINE = re.compile(r'^headrace_(\w+?)(\{(?:\w+="(?:[^"\\\n]|\\.)*",?)+\})? (-?[\d.e+-]+)$')

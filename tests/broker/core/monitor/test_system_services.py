@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
 from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.auth.permissions import Permissions, ResponsePermission
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.monitor import connections
+from headrace.broker.core.options import AccountOptions, JetStreamLimits
 from headrace.broker.core.peer import Peer
 from headrace.subjects import SubjectFilter
 from jetstream_world import Client, World

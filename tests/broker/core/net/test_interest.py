@@ -7,7 +7,7 @@ import random
 from headrace.broker.core.net.output import Output
 from headrace.broker.core.net.router import Router
 from headrace.broker.core.net.subscription import Subscription
-from headrace.broker.core.ports.bus import Watch
+from headrace.broker.core.ports import Watch
 
 
 class _Nobody:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headrace.broker.core.net import router as router_module
-from headrace.broker.core.net.route import Route
-from headrace.broker.core.net.router import Router
+from headrace.broker.core.net.router import Route, Router
 from headrace.broker.core.net.subscription import GuardedSubscription, Subscription
 from headrace.subjects import matches
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.broker.core.budget import Budget
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net import runs
+from headrace.broker.core.net import publishing
 from headrace.broker.core.net.output import COPY_BYTES_MAX
 from headrace.broker.core.net.session import Session
 from headrace.broker.core.options import HubOptions
@@ -181,7 +181,7 @@ def test_a_run_is_delivered_as_a_block(world: list[Client], burst: Burst) -> Non
 @pytest.mark.parametrize(
     ("world", "burst"),
     [
-        (plainly, Burst(b"a.b", runs.RUN_MIN - 1)),
+        (plainly, Burst(b"a.b", publishing.RUN_MIN - 1)),
         (plainly, Burst(b"d")),
         (plainly, Burst(b"a.b", reply=b"$JS.ACK.s.c.1.1.1.1.0")),
         (plainly, Burst(b"a.b", size=COPY_BYTES_MAX + 1)),
@@ -225,6 +225,6 @@ def test_a_run_for_many_is_divided_so_that_the_turn_is_looked_at_between() -> No
         budget.begin()
         broker.sessions[0].go_on()
     broker.tick()
-    assert looks > 200 * 300 // (2 * runs.COPIES_MAX)
+    assert looks > 200 * 300 // (2 * publishing.COPIES_MAX)
     assert set(broker.heard[2:]) == {broker.heard[1]}
     assert broker.heard[1].count(b"MSG a.b 1 5\r\n") == 200

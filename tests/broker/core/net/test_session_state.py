@@ -7,12 +7,7 @@ from itertools import product
 
 import pytest
 
-from headrace.broker.core.net.session_state import (
-    TRANSITIONS,
-    SessionEvent,
-    SessionState,
-    next_state,
-)
+from headrace.broker.core.net.session import TRANSITIONS, SessionEvent, SessionState, next_state
 
 S, E = SessionState, SessionEvent
 

@@ -14,9 +14,9 @@ from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.output import COPY_BYTES_MAX, Output
 from headrace.broker.core.net.session import Session
-from headrace.broker.core.net.targets import answered
+from headrace.broker.core.net.subscription import answered
 from headrace.broker.core.peer import Peer
-from headrace.broker.core.ports.bus import Target
+from headrace.broker.core.ports import Target
 from headrace.clock import ManualClock
 from headrace.message import StoredRow
 

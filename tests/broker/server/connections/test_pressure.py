@@ -13,8 +13,7 @@ from headrace import Broker as Embedded
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.session import Session
 from headrace.broker.server import Broker
-from headrace.broker.server.connections.pressure import Pressure
-from headrace.broker.server.connections.pump import Pump
+from headrace.broker.server.connections.pump import Pressure, Pump
 from headrace.clock import ManualClock
 from headrace.limits import INGEST_BEHIND_BYTES, INGEST_SHARE_BYTES
 from waiting import until

@@ -21,7 +21,7 @@ from headrace.broker.core.net.router import Router
 from headrace.broker.core.net.session import Session
 from headrace.broker.core.net.subscription import Subscription
 from headrace.broker.server import Broker
-from headrace.broker.server.connections.slices import OTHERS_EVERY, SLICE_NS, TURN_NS, Slices
+from headrace.broker.server.connections.pump import OTHERS_EVERY, SLICE_NS, TURN_NS, Slices
 from headrace.clock import ManualClock
 
 uvloop = peers.package("uvloop")

@@ -18,9 +18,8 @@ from certificates import self_signed
 from headrace import connect
 from headrace.broker.core.auth.authentication import User
 from headrace.broker.server import Broker
-from headrace.broker.server.config.fields import from_plain
+from headrace.broker.server.config.fields import from_plain, read_websocket
 from headrace.broker.server.config.options import TlsOptions, WebSocketOptions
-from headrace.broker.server.config.websocket import read_websocket
 from headrace.errors import ConfigurationError
 
 UPGRADE = (

@@ -1,6 +1,8 @@
+"""How long something took, many times, by length."""
+
 from __future__ import annotations
 
-from headrace.broker.store.commit.durations import BOUNDS_NS, Durations
+from headrace.broker.store.commit.writer import BOUNDS_NS, Durations
 
 
 def test_each_duration_counts_for_its_bound_and_all_longer_ones() -> None:

@@ -12,8 +12,7 @@ import pytest
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.commit import commit
-from headrace.broker.store.commit.commit import Batch, Committer
-from headrace.broker.store.commit.quickness import IN_A_ROW, QUICK_NS
+from headrace.broker.store.commit.commit import IN_A_ROW, QUICK_NS, Batch, Committer
 from headrace.broker.store.commit.segment_files import SegmentWrite
 from headrace.broker.store.commit.writer import CopyWrite, Work
 from headrace.broker.store.format.entries import MetaChange, SpareWrite

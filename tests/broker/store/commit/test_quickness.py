@@ -1,6 +1,8 @@
+"""Whether the disk is so quick that its owner may wait for it."""
+
 from __future__ import annotations
 
-from headrace.broker.store.commit.quickness import IN_A_ROW, QUICK_NS, REST, Quickness
+from headrace.broker.store.commit.commit import IN_A_ROW, QUICK_NS, REST, Quickness
 
 
 def told(quickness: Quickness, times: int, duration_ns: int, at_ns: int = 0, **how: bool) -> None:

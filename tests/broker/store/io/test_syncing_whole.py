@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultfs import FaultFS
-from headrace.broker.store.io import whole
+from headrace.broker.store.io import files as store_files
 from headrace.broker.store.io.files import Handles, LocalFiles, write_all
 from headrace.broker.store.io.syncing import DIRTY_MAX, WHOLE_MIN, Syncing, Thrift
 
@@ -230,7 +230,7 @@ def test_this_machines_disk_is_synced_where_that_is_known_to_be_right(
     files: LocalFiles, tmp_path: Path
 ) -> None:
     anchor, paths = made_in(files, tmp_path)
-    known = whole._is_known(anchor)
+    known = store_files._is_known(anchor)
     assert files.sync_whole(anchor, paths, 1 << 62) is known
     assert files.sync_whole(anchor, [*paths, str(tmp_path)], 1 << 62) is known
     files.close(anchor)
@@ -255,9 +255,9 @@ def test_it_is_left_where_others_have_much_to_write(files: LocalFiles, tmp_path:
 def test_a_file_system_that_is_not_known_is_left(
     files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "_KINDS", frozenset({0x01021994}))
+    monkeypatch.setattr(store_files, "_FILE_SYSTEMS", frozenset({0x01021994}))
     anchor, paths = made_in(files, tmp_path)
-    in_memory = whole._is_known(anchor)
+    in_memory = store_files._is_known(anchor)
     assert files.sync_whole(anchor, paths, 1 << 62) is in_memory
     files.close(anchor)
 
@@ -281,14 +281,14 @@ def test_a_kernel_is_as_old_as_it_says(
     found = Uname()
     found.release = release  # type: ignore[attr-defined]
     monkeypatch.setattr(os, "uname", lambda: found)
-    assert whole._kernel() == numbers
-    whole._calls.cache_clear()
-    assert (whole._calls() is None) is (numbers < (5, 17))
-    whole._calls.cache_clear()
+    assert store_files._kernel() == numbers
+    store_files._calls.cache_clear()
+    assert (store_files._calls() is None) is (numbers < (5, 17))
+    store_files._calls.cache_clear()
 
 
 def test_what_the_machine_has_to_write_is_told_in_bytes() -> None:
-    found = whole.dirty_bytes()
+    found = store_files.dirty_bytes()
     assert found is None or (found >= 0 and found % 1024 == 0)
     assert DIRTY_MAX % 1024 == 0
 
@@ -297,7 +297,7 @@ def test_a_file_that_is_known_to_be_in_place_is_not_looked_for_again_while_it_is
     files: LocalFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     anchor, paths = made_in(files, tmp_path)
-    if not whole._is_known(anchor):
+    if not store_files._is_known(anchor):
         pytest.skip("this disk is never synced as a whole")
     handles = [files.open(path) for path in paths]
     assert all(map(files.is_at, handles, paths))

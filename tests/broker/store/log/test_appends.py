@@ -13,7 +13,7 @@ from disks import disk_of
 from faultfs import FaultFS, PowerCut
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.broker.store.format.record import FLAG_OPEN
-from headrace.broker.store.index.occurrences import list_occurrences
+from headrace.broker.store.index.views import list_occurrences
 from headrace.broker.store.log.file_log import FileLog
 from headrace.clock import ManualClock
 from headrace.errors import StoreError

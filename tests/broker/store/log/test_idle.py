@@ -14,7 +14,6 @@ from faultfs import FaultFS
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.segment import decode_trailer
 from headrace.broker.store.index.index import Segment
-from headrace.broker.store.io import memory
 from headrace.broker.store.log import idle
 from headrace.broker.store.log.file_log import FileLog
 from headrace.clock import ManualClock
@@ -366,7 +365,7 @@ def test_memory_is_given_back_once_there_is_enough_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[int] = []
-    monkeypatch.setattr(memory, "give_back", lambda: given.append(len(world.left)))
+    monkeypatch.setattr(idle, "give_back", lambda: given.append(len(world.left)))
     world.rest()
     assert not given
     world.everything()

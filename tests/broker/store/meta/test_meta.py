@@ -13,8 +13,7 @@ from faultfs import FaultFS, PowerCut
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import DELETE, PUT, KeyChange, MetaChange
 from headrace.broker.store.io.findings import Finding, Quarantine
-from headrace.broker.store.meta.journal_file import Journal, open_journal
-from headrace.broker.store.meta.journal_writer import JournalWriter
+from headrace.broker.store.meta.journal import Journal, JournalWriter, open_journal
 from headrace.broker.store.meta.meta import Meta
 from headrace.broker.store.meta.spare import Spares
 from headrace.errors import StoreFailedError, StoreFullError

@@ -2,7 +2,7 @@
 
 This room decides which account has JetStream, whose storage is where, and how a message gets from one
 account into another. It is handed the account options, a storage and the hub's timers. Begin with
-``accounts``; ``links`` has exports and imports, ``origins`` copies across accounts, ``storage`` the
+``accounts``, which knows of copies across accounts, too; ``links`` has exports and imports, ``storage`` the
 prefix of each account.
 """
 

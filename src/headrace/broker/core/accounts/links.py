@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ....clock import Clock
 from ....subjects import is_subset
 from ....transforms import SubjectTransform
-from ..account_options import Import
-from ..jetstream.headers.fast_reply import FAST
-from ..net.route import Route
-from ..net.targets import SinkTarget
-from ..ports.bus import Origin, Randomness, Sink, Target, Watch
+from ..jetstream.headers import FAST
+from ..net.router import Route
+from ..net.subscription import SinkTarget
+from ..options import Import
+from ..ports import Origin, Randomness, Sink, Target, Watch
 from ..server_headers import with_requester
 
 if TYPE_CHECKING:
-    from .accounts import Account
+    from ..net.session import HostedAccount
 
 ANSWERS_MAX: Final = 65_536  # requests of one exporter waiting for an answer; the oldest gets none
 ANSWER_WITHIN_NS: Final = 120_000_000_000  # nats-server: DEFAULT_SERVICE_EXPORT_RESPONSE_THRESHOLD
@@ -35,7 +35,7 @@ _FAST_TOKENS: Final = 6  # of the reply of a fast batch's message, behind its pr
 class _Asked(NamedTuple):
     """A request on its way: who waits for the answer, where, until when, and for how many."""
 
-    account: Account
+    account: HostedAccount
     reply: bytes
     until_ns: int
     many: bool
@@ -54,17 +54,17 @@ class Links:
     def __init__(self, clock: Clock, random: Randomness) -> None:
         self._clock = clock
         self._random = random
-        self._sinks: list[tuple[Account, bytes, Sink]] = []
-        self._asked: dict[Account, dict[bytes, _Asked]] = {}
+        self._sinks: list[tuple[HostedAccount, bytes, Sink]] = []
+        self._asked: dict[HostedAccount, dict[bytes, _Asked]] = {}
         self._on_its_way: _OnItsWay | None = None
 
-    def configure(self, accounts: Iterable[Account]) -> None:
+    def configure(self, accounts: Iterable[HostedAccount]) -> None:
         """Replace all links by those that the checked options of these accounts describe."""
         by_name = {account.name: account for account in accounts}
         for account, pattern, old in self._sinks:
             account.router.remove_sink(pattern, old)
         self._sinks.clear()
-        streams: dict[Account, list[tuple[bytes, _Forward]]] = {}
+        streams: dict[HostedAccount, list[tuple[bytes, _Forward]]] = {}
         for account in by_name.values():
             for wanted in account.options.imports:
                 exporter = by_name[wanted.account]
@@ -89,11 +89,11 @@ class Links:
                 if wanted.kind == "stream"
             ]
 
-    def _add(self, account: Account, pattern: bytes, sink: Sink) -> None:
+    def _add(self, account: HostedAccount, pattern: bytes, sink: Sink) -> None:
         account.router.add_sink(pattern, sink)
         self._sinks.append((account, pattern, sink))
 
-    def _listen_for_answers(self, exporter: Account) -> None:
+    def _listen_for_answers(self, exporter: HostedAccount) -> None:
         if exporter not in self._asked:
             exporter.router.answers_others = True
             self._asked[exporter] = {}
@@ -102,8 +102,8 @@ class Links:
 
     def _ask(
         self,
-        importer: Account,
-        exporter: Account,
+        importer: HostedAccount,
+        exporter: HostedAccount,
         wanted: Import,
         transform: SubjectTransform,
         many: bool,
@@ -142,7 +142,7 @@ class Links:
         return taken
 
     def _who(
-        self, importer: Account, wanted: Import, headers: bytes, origin: Origin | None
+        self, importer: HostedAccount, wanted: Import, headers: bytes, origin: Origin | None
     ) -> dict[str, Any]:
         """Who asks: the account that asked first, and the one through which the request came."""
         on_its_way = self._on_its_way
@@ -224,7 +224,7 @@ class _Forward:
     What is only sent to an imported subject, as a push consumer does, keeps the subject it shows.
     """
 
-    def __init__(self, importer: Account, transform: SubjectTransform) -> None:
+    def __init__(self, importer: HostedAccount, transform: SubjectTransform) -> None:
         self._router = importer.router
         self._transform = transform
 
@@ -260,7 +260,7 @@ def _without_imports(route: Route) -> Route:
     return Route(route.plain, route.groups, sinks)
 
 
-def _answers_often(exporter: Account, wanted: Import) -> bool:
+def _answers_often(exporter: HostedAccount, wanted: Import) -> bool:
     return any(
         export.many_answers
         for export in exporter.options.exports

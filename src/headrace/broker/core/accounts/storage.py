@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from ..ports.storage import MetaJournal, Storage, StreamStore
+from ..ports import MetaJournal, Storage, StreamStore
 
 _META: Final = "account/"
 

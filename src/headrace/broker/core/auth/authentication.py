@@ -2,23 +2,119 @@
 
 Secrets are compared in constant time, every known user is tried, and neither a ``repr`` nor an error
 text shows one.
+
+Comparing a bcrypt hash takes a tenth of a second of processor time on purpose, so it is a
+``SlowDecision``: the session waits for it, the event loop does not.
+
+An NKEY is written in base32 without padding: a byte (or two) for its kind, 32 bytes of Ed25519, and a
+CRC-16 of both. Signatures are checked elsewhere; nothing of it is secret.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from ....errors import ConfigurationError
 from ....field_docs import described
 from ..peer import NOWHERE, ConnectOptions, Peer
-from .nkeys import USER, public_key
-from .passwords import PasswordChecker, SlowDecision, check_hash, is_hash
 from .permissions import Permissions
+
+_PREFIX: Final = re.compile(r"\$2[abxy]\$")  # what nats-server takes for a hash
+_HASH: Final = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
+_COST_MIN: Final = 4
+_COST_MAX: Final = 31
+ACCOUNT: Final = "A"
+OPERATOR: Final = "O"
+USER: Final = "U"
+_PREFIXES: Final = {"A": 0, "C": 2 << 3, "N": 13 << 3, "O": 14 << 3, "U": 20 << 3}
+_KEY_BYTES: Final = 35  # prefix, key, checksum
+
+
+class SlowDecision(NamedTuple):
+    """Who is there depends on ``decide()``, which takes long and may be called in any thread."""
+
+    decide: Callable[[], Identity | None]
+
+
+class PasswordChecker(Protocol):
+    """Compares passwords with bcrypt hashes."""
+
+    def known(self, hashed: str, password: str) -> bool:
+        """Whether the two were found to belong together before; quick."""
+
+    def matches(self, hashed: str, password: str) -> bool:
+        """Whether the two belong together; slow, for any thread."""
+
+
+class SlowDecisions(Protocol):
+    """Where slow decisions are made."""
+
+    def begin(
+        self,
+        session: Any,
+        decide: Callable[[], Identity | None],
+        decided: Callable[[Identity | None], None],
+    ) -> None:
+        """Call ``decide``, and with what it returns ``decided``, in the hub's thread, a tick after it.
+
+        If ``decide`` raises, nobody is let in.
+        """
+
+
+class AtOnce:
+    """Makes slow decisions at once, where there is no thread for them."""
+
+    def begin(
+        self,
+        session: Any,
+        decide: Callable[[], Identity | None],
+        decided: Callable[[Identity | None], None],
+    ) -> None:
+        decided(decide())
+
+
+def is_hash(secret: str) -> bool:
+    """Whether a configured secret is a hash, as nats-server tells."""
+    return _PREFIX.match(secret) is not None
+
+
+def _check_hash(what: str, secret: str) -> None:
+    """Raise ConfigurationError for a hash that nothing can match."""
+    found = _HASH.fullmatch(secret)
+    if found is None:
+        raise ConfigurationError(
+            f"{what}: begins like a bcrypt hash, but is not a whole one; give all of its 60 characters"
+        )
+    if not _COST_MIN <= int(found[1]) <= _COST_MAX:
+        raise ConfigurationError(
+            f"{what}: a bcrypt hash of cost {found[1]}; accepted is {_COST_MIN} to {_COST_MAX}"
+        )
+
+
+def public_key(text: str, kind: str) -> bytes:
+    """The 32 bytes of a public key. Raises ConfigurationError if it is not one of this kind."""
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != _KEY_BYTES or _checksum(raw[:-2]) != raw[-2:]:
+        raise ConfigurationError(f"{text[:64]!r} is not an nkey; accepted is a public key, {kind}…")
+    if raw[0] != _PREFIXES[kind]:
+        raise ConfigurationError(f"{text!r} is an nkey of another kind; accepted is {kind}…")
+    return raw[1:-2]
+
+
+def _checksum(raw: bytes) -> bytes:
+    """CRC-16/XMODEM, the low byte first."""
+    return binascii.crc_hqx(raw, 0).to_bytes(2, "little")
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -238,7 +334,7 @@ def _identity(user: User) -> Identity:
 def check_secret(what: str, secret: str) -> None:
     """Raise ConfigurationError for what looks like a bcrypt hash and can not be matched."""
     if is_hash(secret):
-        check_hash(what, secret)
+        _check_hash(what, secret)
 
 
 def _compared(

@@ -13,14 +13,19 @@ import msgspec
 
 from ....clock import Clock
 from ....errors import ConfigurationError
-from ..account_options import AccountOptions
-from ..options import COMPATIBLE_VERSION
+from ..options import COMPATIBLE_VERSION, AccountOptions
 from ..peer import NOWHERE, ConnectOptions, Peer
-from .authentication import Identity, KeyChecker
-from .jwt import Claims, Verify, decode_token
-from .jwt_claims import account_options, check_grants_nothing, check_origin, permissions_of
-from .jwt_content import TokenError
-from .nkeys import ACCOUNT, OPERATOR, public_key
+from .authentication import ACCOUNT, OPERATOR, Identity, KeyChecker, public_key
+from .jwt import (
+    Claims,
+    TokenError,
+    Verify,
+    account_options,
+    check_grants_nothing,
+    check_origin,
+    decode_token,
+    permissions_of,
+)
 
 _NS: Final = 1_000_000_000
 

@@ -12,7 +12,7 @@ Rooms, each knowing only those below it:
     one stream: messages in, limits, removal, waking who waits
 ``publish``
     whether a message may be stored, alone, in an atomic batch, or in a fast one
-``schedule``
+``schedules``
     messages that fire later
 ``tick``
     what waits for the disk, and what is done a slice at a time

@@ -11,7 +11,7 @@ from ....api.consumers import ConsumerConfig
 from ....api.streams import StreamStateInfo
 from ....api.times import ZERO_TIME, format_time
 from ....clock import Clock
-from ..ports.bus import Bus
+from ..ports import Bus
 from .config.options import JetStreamOptions
 
 API_AUDIT: Final = b"$JS.EVENT.ADVISORY.API"

@@ -15,7 +15,7 @@ from ....api.errors import ErrorSpec
 from ....api.streams import StreamConfig, StreamSourceInfo
 from ....message import StoredRow
 from ....subjects import SubjectFilter
-from ..ports.storage import StreamStore
+from ..ports import StreamStore
 
 
 class Arrival:
@@ -175,7 +175,7 @@ class StreamView(Protocol):
 
 
 class Stager(Protocol):
-    """The way into a stream's store; see ``stream.staging.Staging``."""
+    """The way into a stream's store; see ``stream.publishes.Staging``."""
 
     is_plain: bool
 
@@ -208,7 +208,7 @@ class PublishTarget(Protocol):
 
 
 class StreamQuota(Protocol):
-    """What an account may store, as its streams know it; see ``engine.account_limits.Quota``."""
+    """What an account may store, as its streams know it; see ``engine.engine.Quota``."""
 
     def bounds(self, storage: str) -> bool: ...
     def admit(self, storage: str, content_bytes: int) -> None: ...

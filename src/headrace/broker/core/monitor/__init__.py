@@ -2,7 +2,7 @@
 
 Each page is a function of a ``Monitored`` (the hub as this room sees it) that returns a JSON-ready dict.
 The shell serves the pages over HTTP, ``system_services`` over ``$SYS.REQ.…``. Begin with ``server``
-(``/varz``, ``/jsz``), then ``connections``, ``accounts`` and ``health``.
+(``/varz``, ``/jsz``, ``/accountz``, ``/healthz``), then ``connections``.
 """
 
 from __future__ import annotations

@@ -8,27 +8,60 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from ....api.times import format_time
 from ....errors import ConfigurationError
 from ....subjects import overlaps
+from ..net.session import Host
 
 if TYPE_CHECKING:
+    from ..accounts.accounts import Accounts
     from ..net.session import Session
     from ..net.subscription import Subscription
-    from .monitored import Monitored
+    from ..ports import Randomness, Storage
 
 CONNECTIONS_PER_PAGE: Final = 1024
-
-Subscriptions = Literal["", "list", "detail"]
-
 _STATES: Final = {
     **dict.fromkeys(("", "open", "0"), (True, False)),
     **dict.fromkeys(("closed", "1"), (False, True)),
     **dict.fromkeys(("any", "all", "2"), (True, True)),
 }
 """Which connections are asked for: those that are open, those that have ended."""
+ENDED_MAX: Final = 10_000  # of each broker, as nats-server; the oldest is forgotten for one more
+
+
+class Monitored(Host, Protocol):
+    """Implemented by the hub, which stands above this room."""
+
+    about_store: Callable[[], dict[str, Any]]
+    """Gives what the shell adds to ``/jsz``."""
+    about_process: Callable[[], dict[str, Any]]
+    """Gives what the shell adds to ``/varz`` where clients ask for it: processor, memory."""
+    connections_total: int
+    """How many connections there were since the start."""
+    ended_connections: EndedConnections
+    is_shutting_down: bool
+    past_traffic: list[int]
+    """Messages in and out, bytes in and out, of sessions that have ended."""
+    random: Randomness
+    server_id: str
+    sessions: dict[int, Session]
+    slow_consumers: int
+    started_ns: int
+    configured_ns: int
+    started_monotonic_ns: int
+    storage: Storage | None
+
+    @property
+    def accounts(self) -> Accounts: ...
+
+    @property
+    def storage_error(self) -> Exception | None:
+        """Why the store accepts nothing more; None if it does."""
+
+
+Subscriptions = Literal["", "list", "detail"]
 
 
 def connz(
@@ -213,9 +246,6 @@ def format_uptime(duration_ns: int) -> str:
         if count or text:
             text += f"{count}{unit}"
     return f"{text}{seconds}s"
-
-
-ENDED_MAX: Final = 10_000  # of each broker, as nats-server; the oldest is forgotten for one more
 
 
 class EndedConnection(NamedTuple):

@@ -20,7 +20,7 @@ from ....findings.account import judge_account
 from ....findings.consumers import judge_consumer
 from ....findings.finding import Finding, Findings, samples
 from ....findings.streams import judge_stream
-from .monitored import Monitored
+from .connections import Monitored
 from .server import jsz, varz
 
 STREAMS_MAX: Final = 500

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from ....wire import encode
 from ..peer import UNSAID
-from ..ports.bus import Timer
+from ..ports import Timer
 
 if TYPE_CHECKING:
-    from .host import Host
-    from .session import Session
+    from .session import Host, Session
 
 
 class KeepAlive:

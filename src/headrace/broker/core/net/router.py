@@ -15,32 +15,261 @@ Invalidation: a pattern without wildcards changes only its own subject and its p
 wildcards clears both caches. Both are bounded, by the number of subscriptions if these are many: a full
 cache takes no more, and is emptied after as many misses as it has entries, so traffic of ever-new subjects
 costs little more than the walk, and a working set that moves is found again.
+
+A message for thousands of subscriptions is delivered in parts (``Broadcast``): a turn may end between two.
+What the broker itself publishes, replies to one client by the thousand, goes as blocks (``publish_many``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
 from ....pattern_tree import are_literal
+from ....wire.frames import Frame
 from ..budget import LOOK_AT_ONCE
-from ..ports.bus import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
-from .bulk_replies import publish_many
-from .interest import InterestWatches
+from ..ports import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
 from .output import head_of, tail_of
-from .route import NOBODY, Route, sole_receiver
-from .subscription import Subscription
-from .targets import FanOut, SinkTarget
+from .subscription import FanOut, GuardedSubscription, SinkTarget, Subscription
 from .trie import Leaf, Node, Trie
 
+if TYPE_CHECKING:
+    from .output import Output
+
+
+BROADCAST: Final = b"*"
+"""The first of a frame no parser makes: ``(BROADCAST, Broadcast)``, a message that is handed over in part."""
+
+_PART_RECEIVERS: Final = 1024
+RECEIVERS_PER_UNIT: Final = 2
 EXACT_ENTRIES_MAX: Final = 32_768
 PREFIX_ENTRIES_MAX: Final = 4_096
 MERGED_ENTRIES_MAX: Final = 4_096
 SCALED_MAX: Final = 131_072  # of each, where there are as many subscriptions
 SINK_UNITS: Final = 2
-
 _ACK_PREFIX: Final = b"$JS.ACK."
 _ACK_STARTS: Final = frozenset((b"$JS", b"*", b">"))  # what a pattern that matches them begins with
+
+
+def _parts_of(route: Route) -> tuple[Route, ...]:
+    """Split a route: sinks, queue groups and the first subscriptions, then the other subscriptions."""
+    size, plain = _PART_RECEIVERS, route.plain
+    kind = type(route)
+    rest = [kind(plain[at : at + size]) for at in range(size, len(plain), size)]
+    return (kind(plain[:size], route.groups, route.sinks), *rest)
+
+
+class Broadcast:
+    """The rest of one publish. Later parts skip subscriptions that have ended since the first."""
+
+    def __init__(
+        self, router: Router, route: Route, publish: Frame, origin: Origin, skip_client: int
+    ) -> None:
+        self._deliver = router.deliver
+        self._parts = iter(route.parts)
+        self._message = publish[1:]
+        self._origin, self._skip_client = origin, skip_client
+        self._has_begun = False
+
+    def step(self) -> int:
+        """Deliver to one more part. Returns its weight in a turn, 0 when everybody has the message."""
+        part = next(self._parts, None)
+        if part is None:
+            return 0
+        if self._has_begun and any([s.closed for s in part.plain]):  # noqa: C419 - quicker as a list
+            part = type(part)(tuple([s for s in part.plain if not s.closed]))
+        self._has_begun = True
+        subject, reply, headers, payload = self._message
+        self._deliver(part, subject, reply, headers, payload, self._origin, self._skip_client)
+        return part.weight
+
+
+class Route:
+    """The receivers of one subject: plain subscriptions, queue groups by member list, sinks."""
+
+    __slots__ = (
+        "_takes_runs",
+        "groups",
+        "guarded",
+        "only_sink",
+        "parts",
+        "plain",
+        "sinks",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        plain: tuple[Subscription, ...] = (),
+        groups: tuple[tuple[Subscription, ...], ...] = (),
+        sinks: tuple[Sink, ...] = (),
+        sinks_weight: int = 0,
+    ) -> None:
+        self.plain = plain
+        self.groups = groups
+        self.sinks = sinks
+        self.guarded = any(  # permissions are to be asked about each message
+            isinstance(member, GuardedSubscription)
+            for members in (plain, *groups)
+            for member in members
+        )
+        self.weight = 1 + (len(plain) + len(groups)) // RECEIVERS_PER_UNIT + sinks_weight
+        """What a message on it counts in a turn; see ``budget``."""
+        self.parts = _parts_of(self) if len(plain) > 2 * _PART_RECEIVERS else ()
+        """How it is divided, if it has too many receivers for one go."""
+        self._takes_runs: bool | None = None
+        # The commonest route by far, a stream's, is told apart with one look.
+        self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
+
+    @classmethod
+    def to_one(cls, subscription: Subscription) -> Route:
+        """Make the route to one plain subscription, of which there may be a hundred thousand."""
+        route = cls.__new__(cls)
+        route.plain, route.groups, route.sinks, route.parts = (subscription,), (), (), ()
+        route.guarded = isinstance(subscription, GuardedSubscription)
+        route.weight, route.only_sink, route._takes_runs = 1, None, None
+        return route
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether neighbouring messages may be delivered as a block to each receiver; see ``publishing``."""
+        if self._takes_runs is None:  # most routes are never asked
+            self._takes_runs = not (self.sinks or self.guarded or self.parts) and _are_apart(
+                self.plain, self.groups
+            )
+        return self._takes_runs
+
+
+def _are_apart(
+    plain: tuple[Subscription, ...], groups: tuple[tuple[Subscription, ...], ...]
+) -> bool:
+    """Whether there are receivers, each with an output of its own: the order in one is that of messages."""
+    receivers = [*plain, *chain.from_iterable(groups)]
+    return 0 < len(receivers) == len({id(receiver.output) for receiver in receivers})
+
+
+NOBODY: Final = Route()
+
+
+def _sole_receiver(route: Route) -> Subscription | None:
+    """The one subscription of a route that goes to nobody else, if its messages are not counted."""
+    if len(route.plain) != 1 or route.groups or route.sinks:
+        return None
+    subscription = route.plain[0]
+    return subscription if subscription.messages_max < 0 else None
+
+
+class InterestWatches:
+    """The watches of one router, by subject; false while there are none."""
+
+    def __init__(self) -> None:
+        self._by_subject: dict[bytes, dict[Watch, None]] = {}
+        self._elsewhere: list[Elsewhere] = []
+
+    def ask_elsewhere(self, places: Iterable[Elsewhere]) -> None:
+        """The places where the subjects of this router are known, too, from now on."""
+        self._elsewhere = list(places)
+        for watches in list(self._by_subject.values()):
+            for watch in list(watches):
+                if watch.ask_elsewhere(self._elsewhere):
+                    watch.changed(watch.listened)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_subject)
+
+    def add(self, watch: Watch, queues: Callable[[bytes], object]) -> None:
+        """Answer a watch from now on; ``queues(queue)`` is true if somebody listens there now."""
+        watch.answer(bool(queues(watch.queue)))
+        watch.ask_elsewhere(self._elsewhere)
+        self._by_subject.setdefault(watch.subject, {})[watch] = None
+
+    def remove(self, watch: Watch) -> None:
+        """Answer a watch no more; nothing happens when it is not there."""
+        watches = self._by_subject.get(watch.subject)
+        if watches is not None:
+            watches.pop(watch, None)
+            watch.ask_elsewhere(())
+            if not watches:
+                del self._by_subject[watch.subject]
+
+    def tell(self, subject: bytes, queues: Callable[[bytes], object]) -> None:
+        """Subscriptions of ``subject`` changed: tell who is concerned."""
+        for watch in list(self._by_subject.get(subject, ())):
+            if watch.answer(bool(queues(watch.queue))):
+                watch.changed(watch.listened)
+
+
+def publish_many(router: Router, messages: Sequence[tuple[bytes, bytes]]) -> None:
+    """Deliver messages without headers and replies: their subjects and payloads, in order."""
+    if _published_as_one(router, messages):
+        return
+    same: bytes | None = None
+    prefix: bytes | None = None
+    subscription: Subscription | None = None
+    careful: GuardedSubscription | None = None  # the sole receiver, if only by its `send`
+    counted: Output[Any] | None = None  # has yet to hear of `nbytes` more payload
+    nbytes = 0
+    for subject, payload in messages:
+        if subject != same:
+            same = subject
+            head, _dot, last = subject.rpartition(b".")
+            if head != prefix or not last:
+                prefix = head if last else None
+                subscription = router.sole_receiver_below(head) if last else None
+                if subscription is None:
+                    prefix = None
+                    subscription = _sole_receiver(router.find(subject))
+                careful = None
+                if isinstance(subscription, GuardedSubscription):
+                    subscription, careful = None, subscription
+        if subscription is None:
+            if careful is not None:
+                careful.send(subject, b"", b"", payload)
+                continue
+            router.publish(subject, b"", b"", payload)
+            same = prefix = None  # a sink may have changed who is there
+            continue
+        # Subscription.send, written out; the attributes that can wait are told once.
+        size = len(payload)
+        frame = b"MSG %b%b%d\r\n%b\r\n" % (subject, subscription.sid, size, payload)
+        output = subscription.output
+        if output is not counted:
+            if counted is not None:
+                counted.payload_bytes += nbytes
+            counted, nbytes = output, 0
+        nbytes += size
+        parts = output.parts
+        if not parts:
+            output.touched.append(output)
+        parts.append(frame)
+        output.size = waiting = output.size + len(frame)
+        subscription.delivered += 1
+        if waiting > output.room:
+            output.payload_bytes += nbytes
+            counted = None
+            output.session.overflow()
+            same = prefix = None
+    if counted is not None:
+        counted.payload_bytes += nbytes
+
+
+def _published_as_one(router: Router, messages: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Deliver all of them in one call, if they are for one inbox whose owner accepts batches."""
+    head = messages[0][0].rpartition(b".")[0] if len(messages) > 1 else b""
+    subscription = router.sole_receiver_below(head)
+    take = None if subscription is None else subscription.send_payloads
+    if take is None:
+        return False
+    # Each subject is `head`, a dot and one more token: counted in all of them together.
+    start = b"\n" + head + b"."
+    text = b"\n" + b"\n".join([subject for subject, _ in messages])
+    count = len(messages)
+    if text.count(start) != count or text.count(b".") != count * start.count(b"."):
+        return False
+    take(messages)
+    return True
+
 
 Receiver = Subscription | Sink
 _Literals = dict[bytes, Node[Receiver]]
@@ -330,7 +559,7 @@ class Router:
         entry = self._prefixes.get(head)
         if entry is None or any(entry[1]):
             return None
-        return sole_receiver(entry[0])
+        return _sole_receiver(entry[0])
 
     def _member(self, group: tuple[Subscription, ...]) -> Subscription:
         """One member of a queue group, at random among those who keep up."""

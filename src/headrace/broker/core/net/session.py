@@ -2,45 +2,239 @@
 
 Bytes go in by ``receive``, one chunk at a time. What is to be written waits in ``output`` and leaves by
 ``take_output``, once per tick. Input that does not fit into a turn is kept (``session_input``). The texts of
-``-ERR`` and the reasons to close are those of nats-server.
+``-ERR`` and the reasons to close are those of nats-server. A session changes its state by ``next_state``
+alone: what is not in its table cannot happen, and says so.
 
 The loop over published messages (``_publish_relaxed``) is the hottest of the broker. It serves clients
 that want neither confirmations nor checks and may publish anywhere, which is what client libraries do. All
 other clients, and all other frames, go through ``_handle``.
+
+nats-server decides while its reader waits who a client is. Here a slow decision is made beside the event loop
+(``Login``). Until then the client's input is kept, and the shell reads no more of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum, auto
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+
+import msgspec
 
 from ....api.times import format_time
 from ....subjects import is_valid_subject
 from ....wire import Parser, encode
 from ....wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
-from ..auth.authentication import Identity
-from ..auth.passwords import SlowDecision
+from ..auth.authentication import Identity, SlowDecision
 from ..auth.permissions import ExpectedAnswers
 from ..peer import UNSAID, ConnectOptions, Peer, decode_connect, described
-from .broadcast import BROADCAST, Broadcast
 from .keepalive import KeepAlive
-from .login import Login
 from .output import Output
-from .publishing import HANDED_OVER, RESERVED, grouped, hand_over_groups, is_refused, say_nobody
-from .runs import RUN, hand_over_run
+from .publishing import (
+    HANDED_OVER,
+    RESERVED,
+    RUN,
+    grouped,
+    hand_over_groups,
+    hand_over_run,
+    is_refused,
+    say_nobody,
+)
+from .router import BROADCAST, Broadcast
 from .session_input import SessionInput
-from .session_state import SessionEvent, SessionState, next_state
 from .session_subscriptions import SessionSubscriptions, shown
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
-    from ..ports.bus import Origin
-    from .host import Host, HostedAccount
+    from ....clock import SteadyClock
+    from ..auth.authentication import Authenticator, SlowDecisions
+    from ..budget import Budget
+    from ..options import AccountOptions, HubOptions
+    from ..ports import Origin, Timers
     from .publishing import HandOver
     from .router import Router
+    from .session_subscriptions import Leaving
 
 LINE_UNITS: Final = 8  # what a line that is no message counts in a turn
+
+
+class SessionState(Enum):
+    """``is_in``: the client was let in. ``is_deciding``: its input is kept. ``is_closed``: it is over."""
+
+    __hash__ = object.__hash__  # Enum's own is a call in Python, for each change of a session
+
+    AWAITING_LOGIN = ("the client has not been let in", False, False, False)
+    DECIDING = ("it is being decided whether the client is let in", False, True, False)
+    OPEN = ("the client was let in, and what it says is handled", True, False, False)
+    DECIDING_AGAIN = ("a client that is in has sent CONNECT again", True, True, False)
+    CLOSED = ("it is over", False, False, True)
+
+    def __init__(self, meaning: str, is_in: bool, is_deciding: bool, is_closed: bool) -> None:
+        self.meaning = meaning
+        self.is_in = is_in
+        self.is_deciding = is_deciding
+        self.is_closed = is_closed
+
+
+class SessionEvent(Enum):
+    """What can change the state of a session."""
+
+    __hash__ = object.__hash__  # Enum's own is a call in Python, for each change of a session
+
+    DEFER = auto()
+    """Who the client is takes long to decide (a password and its hash)."""
+    DECIDE = auto()
+    """The decision is made, and what it says comes next: ``ENTER``, ``CLOSE``, or ``DEFER`` once more."""
+    ENTER = auto()
+    """The client is let in, for the first time or again."""
+    CLOSE = auto()
+    """Either end has had enough, or the socket is gone."""
+
+
+_S, _E = SessionState, SessionEvent
+
+TRANSITIONS: Final = {
+    (_S.AWAITING_LOGIN, _E.DEFER): _S.DECIDING,
+    (_S.AWAITING_LOGIN, _E.ENTER): _S.OPEN,
+    (_S.AWAITING_LOGIN, _E.CLOSE): _S.CLOSED,
+    (_S.DECIDING, _E.DECIDE): _S.AWAITING_LOGIN,
+    (_S.DECIDING, _E.CLOSE): _S.CLOSED,
+    (_S.OPEN, _E.DEFER): _S.DECIDING_AGAIN,
+    (_S.OPEN, _E.ENTER): _S.OPEN,
+    (_S.OPEN, _E.CLOSE): _S.CLOSED,
+    (_S.DECIDING_AGAIN, _E.DECIDE): _S.OPEN,
+    (_S.DECIDING_AGAIN, _E.CLOSE): _S.CLOSED,
+}
+
+
+def next_state(state: SessionState, event: SessionEvent) -> SessionState:
+    """The state after ``event``. Raises RuntimeError, a fault of ours, if it cannot happen in ``state``."""
+    found = TRANSITIONS.get((state, event))
+    if found is None:
+        raise RuntimeError(f"{event.name} cannot happen to a session that is {state.name}")
+    return found
+
+
+class HostedAccount(Protocol):
+    """The account a session belongs to; see ``accounts.accounts.Account``."""
+
+    name: str
+    router: Router
+    connections: int
+    """Kept by the sessions."""
+
+    @property
+    def options(self) -> AccountOptions: ...
+    @property
+    def is_full(self) -> bool: ...
+
+
+class HostedAccounts(Protocol):
+    """Where a session finds its account; see ``accounts.accounts.Accounts``."""
+
+    @property
+    def default(self) -> HostedAccount: ...
+    def get(self, name: str) -> HostedAccount | None: ...
+
+
+class Host(Protocol):
+    """Implemented by the hub."""
+
+    authenticator: Authenticator
+    budget: Budget
+    clock: SteadyClock
+    decisions: SlowDecisions
+    leaving: Leaving
+    options: HubOptions
+    server_name: str
+    touched: list[Output[Session]]
+    """Outputs with something in them; always the same list."""
+
+    @property
+    def accounts(self) -> HostedAccounts: ...
+
+    @property
+    def timers(self) -> Timers: ...
+
+    def info(self, session: Session, *, entered: bool = False) -> bytes:
+        """The INFO document for one client; one that has ``entered`` learns which account it is in."""
+
+    def entered(self, session: Session) -> None:
+        """A client has logged in."""
+
+    def ended(self, session: Session) -> None:
+        """A session is over."""
+
+
+class Login:
+    """Logs one session in."""
+
+    __slots__ = ("_hub", "_reviews", "_session")
+
+    def __init__(self, session: Session, hub: Host) -> None:
+        self._session = session
+        self._hub = hub
+        self._reviews = 0
+
+    def ask(self, options: ConnectOptions) -> None:
+        """Let the client in, or hang up: now, or when the decision is made."""
+        if not self._hub.options.headers:
+            options = msgspec.structs.replace(options, headers=False)
+        authenticator = self._hub.authenticator
+        verdict = authenticator.authenticate(options, self._session.peer)
+        if not isinstance(verdict, SlowDecision):
+            self._session.enter(options, verdict)
+            return
+
+        def decided(identity: Identity | None) -> None:
+            if authenticator is self._hub.authenticator:
+                self._session.enter(options, identity)
+            else:
+                self.ask(options)  # the operator changed who may come in meanwhile
+
+        self._session.defer()
+        self._begin(verdict, lambda identity: self._let_go_on(lambda: decided(identity)))
+
+    def end(self) -> None:
+        """The session has ended, and is let go; a decision that comes still is ignored."""
+        del self._session
+
+    def review(self) -> None:
+        """Judge the credentials of the session anew, and act on it."""
+        if self._session.state.is_deciding:
+            return  # will be decided by what holds then
+        verdict = self._hub.authenticator.authenticate(self._session.options, self._session.peer)
+        self._reviews = number = self._reviews + 1
+        if not isinstance(verdict, SlowDecision):
+            self._session.change_identity(verdict)
+            return
+
+        def decided(identity: Identity | None) -> None:
+            is_newest = self._reviews == number
+            if is_newest and not self._session.state.is_deciding:
+                self._session.change_identity(identity)
+
+        self._begin(verdict, decided)
+
+    def _begin(self, verdict: SlowDecision, decided: Callable[[Identity | None], None]) -> None:
+        session = self._session
+
+        def decide() -> Identity | None:
+            return None if session.closed else verdict.decide()
+
+        def unless_gone(identity: Identity | None) -> None:
+            if not session.closed:
+                decided(identity)
+
+        self._hub.decisions.begin(session, decide, unless_gone)
+
+    def _let_go_on(self, decided: Callable[[], None]) -> None:
+        """Act on a decision, then on what the client said meanwhile."""
+        session = self._session
+        session.decided()
+        decided()
+        session.release()
 
 
 class Session:

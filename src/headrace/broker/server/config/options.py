@@ -15,14 +15,6 @@ from .... import limits
 from ....clock import SystemClock
 from ....errors import ConfigurationError
 from ....field_docs import described
-from ...core.account_options import (
-    DEFAULT_ACCOUNT,
-    SYSTEM_ACCOUNT,
-    AccountOptions,
-    AssetLimits,
-    JetStreamLimits,
-    check_accounts,
-)
 from ...core.accounts.accounts import check_domain
 from ...core.auth.authentication import (
     Authenticator,
@@ -30,8 +22,16 @@ from ...core.auth.authentication import (
     TokenAuthentication,
     User,
     UserAuthentication,
+    is_hash,
 )
-from ...core.auth.passwords import is_hash
+from ...core.options import (
+    DEFAULT_ACCOUNT,
+    SYSTEM_ACCOUNT,
+    AccountOptions,
+    AssetLimits,
+    JetStreamLimits,
+    check_accounts,
+)
 from ..tls import TellingContext
 
 if TYPE_CHECKING:

@@ -1,18 +1,25 @@
 """One client's socket: bytes into its session, and once per tick its output into the socket.
 
-What the session has no time for in a turn it keeps, and goes on with in its next one (``slices``); until
+What the session has no time for in a turn it keeps, and goes on with in its next one (``Slices``); until
 that is handled nothing more is read.
+
+Sockets to listen on are bound here, too: with one clear sentence when that fails, and never to strangers
+by accident.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import ipaddress
 import logging
+import socket
 import ssl
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from .... import limits
+from ....errors import ConfigurationError
 from ....sockets import start_tls
 from ...core.net.session import Session
 from ...core.peer import Peer
@@ -22,6 +29,7 @@ from .tracing import Trace, say_closed, trace_of, who
 if TYPE_CHECKING:
     from .pump import Pump
 
+
 logger = logging.getLogger("headrace.broker")
 
 LINGER_S: Final = 1.0  # how long a client we have hung up on may take to read why
@@ -30,6 +38,12 @@ STALLED_S: Final = limits.WRITE_DEADLINE_S
 WRITE_HIGH_BYTES: Final = 1024 * 1024
 EOF_SLICES: Final = 20  # for what was read with the end of the input
 JOIN_BYTES_MAX: Final = 1024 * 1024  # more output in one tick is handed over without copying it
+_REASONS = {
+    errno.EADDRINUSE: "another process is listening there; choose another port, or -1 for any free one",
+    errno.EACCES: "this user may not; choose a port above 1023",
+    errno.EADDRNOTAVAIL: "this machine does not have that address",
+}
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to recognise them
 
 
 class Connection(asyncio.Protocol):
@@ -350,3 +364,57 @@ def _tls_version(transport: asyncio.Transport) -> str:
     """The version agreed on; empty before a handshake."""
     tls = transport.get_extra_info("ssl_object")
     return "" if tls is None else tls.version() or ""
+
+
+async def bind(host: str, port: int) -> socket.socket:
+    """A socket bound to the first address of ``host``; ``port`` of 0 or -1 is any free one.
+
+    Raises ConfigurationError when the name is unknown or the address cannot be had.
+    """
+    port = max(0, port)
+    found = await _look_up(host, port)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)  # IPv4 first, as clients try it
+    family, kind, protocol, _name, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and host == "::":
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.setblocking(False)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+        raise ConfigurationError(f"cannot listen on {shown_host(host)}:{port}: {reason}") from error
+    return listener
+
+
+async def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``. A name counts by every address it has."""
+    found = await _look_up(host, 0)
+    return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)
+
+
+async def _look_up(host: str, port: int) -> list[Any]:
+    try:
+        # An address needs no resolver, and so no thread of the loop's executor.
+        return socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_PASSIVE
+        )
+    except OSError:
+        pass  # a name
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ConfigurationError(f"host: cannot find {host!r}: {error.strerror}") from error
+
+
+def shown_host(host: str) -> str:
+    """The host as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def url_of(scheme: str, host: str, port: int) -> str:
+    """The URL at which this machine reaches a listener on ``host``."""
+    return f"{scheme}://{shown_host(_WILDCARDS.get(host, host))}:{port}"

@@ -5,6 +5,10 @@ collects what is finished, in order. With ``threaded=False`` there is no thread:
 
 A small batch that finds the thread idle is committed by the owner, while the disk is quick: two threads
 that take turns cost more than that. Only one of the two ever writes: ``_is_busy``, ``_is_lent``.
+
+``Quickness`` says whether the disk is so quick that its owner may wait for it. Two threads that take turns
+at a small commit cost more than the commit. But whoever waits for the disk serves nobody meanwhile, so a
+disk that is slow, or has become so, is left to the commit thread.
 """
 
 from __future__ import annotations
@@ -20,15 +24,44 @@ from ....clock import Clock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import COMMIT_BATCH_BYTES_MAX
 from ..format.entries import MetaChange
-from .durations import Durations
-from .quickness import Quickness
-from .writer import Work, Writer
+from .writer import Durations, Work, Writer
 
-Done = Callable[[Exception | None], None]
+QUICK_NS: Final = 1_000_000
+"""How long a commit may take that others wait for."""
+IN_A_ROW: Final = 8
+"""So many commits have to be quick before the next one is waited for."""
+REST: Final = 20
+"""After a slow one nobody waits for so many times as long as it took, which bounds the share of slow ones."""
 REST_S: Final = 0.001  # between two steps of chores
 OWN_BYTES_MAX: Final = 64 * 1024  # in a batch that the owner commits
 OWN_FILES_MAX: Final = 2
 OWN_ENTRIES_MAX: Final = 64  # of metadata
+
+
+class Quickness:
+    """Told of each commit, wherever it was made."""
+
+    __slots__ = ("_not_before_ns", "_quick")
+
+    def __init__(self) -> None:
+        self._quick = 0
+        self._not_before_ns = 0
+
+    def took(self, began_ns: int, ended_ns: int, *, waited: bool) -> None:
+        """A commit is done; ``waited`` is whether the owner waited for it."""
+        if ended_ns - began_ns <= QUICK_NS:
+            self._quick += 1
+            return
+        self._quick = 0
+        if waited:
+            self._not_before_ns = ended_ns + REST * (ended_ns - began_ns)
+
+    def allows(self, now_ns: int) -> bool:
+        """Whether the owner may wait for the next one."""
+        return self._quick >= IN_A_ROW and now_ns >= self._not_before_ns
+
+
+Done = Callable[[Exception | None], None]
 
 Chore = Callable[[Writer], bool | None]
 """Work that no one waits for, run on the commit thread between batches: footers, unlinking.

@@ -14,8 +14,18 @@ from zlib import crc32
 
 import msgspec
 
-from .record import COMMIT, HEAD, HEAD_BYTES, MARK, OVERHEAD, U32, U64
-from .version import STORE_FORMAT, is_known, refused
+from .record import (
+    COMMIT,
+    HEAD,
+    HEAD_BYTES,
+    MARK,
+    OVERHEAD,
+    STORE_FORMAT,
+    U32,
+    U64,
+    is_known,
+    refused,
+)
 
 PUT: Final = 1
 APPEND: Final = 2

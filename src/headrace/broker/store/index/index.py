@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from ....subjects import carried
-from ..format.expiries import Expiries
-from ..format.segment import Ending
+from ..format.segment import Ending, Expiries
 
 
 class Chunk(msgspec.Struct, eq=False):

@@ -2,6 +2,17 @@
 
 The store never calls ``os`` itself: a test hands in a file system that loses unsynced writes, runs
 full or fails at a chosen call (``tests/faultfs.py``).
+
+One call syncs a whole file system: it puts on disk whatever was written, in however many files. Python
+lacks the system call. It is used only where its answer can be relied on: on a 64-bit Linux that tells
+whoever asks of every write that failed (5.17), and on file systems of which it is known that the call
+returns when the disk has all.
+
+``DirectoryLock`` keeps it to one process per directory: an advisory lock that ends with the process,
+however it ends.
+
+``ReadOnlyFiles`` are for whoever only looks: a store opened with these recovers as it would at a start,
+and leaves the directory as it found it. Files it would make are kept in memory.
 """
 
 from __future__ import annotations
@@ -9,16 +20,30 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 import stat
+import struct
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, NamedTuple, Protocol
 
-from ....errors import StoreError, StoreFailedError, StoreFullError, StoreReadError
-from .whole import WholeSync
+from ....errors import (
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+    StoreLockedError,
+    StoreReadError,
+)
 
+_KERNEL: Final = (5, 17)  # from then on a file system's own failures are told, too
+_FILE_SYSTEMS: Final = frozenset(
+    {0xEF53, 0x58465342, 0x9123683E}
+)  # ext4, XFS, btrfs: of linux/magic.h
+_STATFS_BYTES: Final = 512  # more than it has anywhere
+_DIRTY: Final = b"Dirty:"
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}) | _NO_HANDLES
 PUNCH_BYTES: Final = 4096
@@ -28,6 +53,82 @@ _PUNCH_HOLE: Final = 2
 _SPOILT: Final = 2048  # what is given up around an unreadable place
 _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+_TEXT_MAX = 512
+
+
+@cache
+def _calls() -> tuple[Callable[[int], int], Callable[..., int], Callable[[], int]] | None:
+    """The system's ``syncfs`` and ``fstatfs``, and what tells their errors; None where they are not."""
+    if sys.platform != "linux" or struct.calcsize("l") != 8 or _kernel() < _KERNEL:
+        return None
+    import ctypes  # a start needs it not
+
+    library = ctypes.CDLL(None, use_errno=True)
+    syncfs, fstatfs = getattr(library, "syncfs", None), getattr(library, "fstatfs", None)
+    if syncfs is None or fstatfs is None:
+        return None
+    syncfs.argtypes = (ctypes.c_int,)
+    return syncfs, fstatfs, ctypes.get_errno
+
+
+def _kernel() -> tuple[int, ...]:
+    numbers = os.uname().release.partition("-")[0].split(".")[:2]
+    return tuple(int(number) for number in numbers if number.isdigit())
+
+
+def _is_known(handle: int) -> bool:
+    """Whether the file lies on one of the file systems on which the call does what is wanted."""
+    calls = _calls()
+    if calls is None:
+        return False
+    import ctypes
+
+    answer = ctypes.create_string_buffer(_STATFS_BYTES)
+    if calls[1](handle, answer) != 0:
+        return False
+    kind: int = struct.unpack_from("l", answer.raw)[0]
+    return kind in _FILE_SYSTEMS
+
+
+def dirty_bytes() -> int | None:
+    """How much the machine has yet to write to its disks; None where it does not say."""
+    try:
+        with open("/proc/meminfo", "rb") as file:  # noqa: PTH123
+            for line in file:
+                if line.startswith(_DIRTY):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None  # a system without it, or one that hides it: then it is not known
+    return None
+
+
+class WholeSync:
+    """Syncs the file system that one file lies on. ``handle`` is kept open by whoever hands it in: the
+    system tells it of every failure since it was opened.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._is_known = _is_known(handle)
+        self.device: Final = os.fstat(handle).st_dev
+        """Where the file lies."""
+
+    def sync(self, paths: Sequence[str], most_dirty: int) -> bool:
+        """See ``FileSystem.sync_whole``."""
+        calls = _calls()
+        if not self._is_known or calls is None:
+            return False
+        device = self.device
+        for path in paths:
+            if os.stat(path).st_dev != device:  # noqa: PTH116
+                return False  # a disk of its own below the store's directory: not synced with it
+        waiting = dirty_bytes()
+        if waiting is None or waiting > most_dirty:
+            return False
+        if calls[0](self._handle) != 0:
+            number = calls[2]()
+            raise OSError(number, os.strerror(number))
+        return True
 
 
 @cache
@@ -435,3 +536,103 @@ def unreadable(error: OSError, path: str) -> StoreReadError:
     """The store's error for an OSError met while reading ``path``: it changes nothing."""
     text = f"reading {path}: {error.strerror or error}"
     return StoreReadError(text, path, error.errno or 0)
+
+
+class DirectoryLock:
+    """Holds ``<directory>/lock``. Raises StoreLockedError naming the process that has it."""
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        path = self._path = directory + "/lock"
+        self._handle = fs.open(path, create=not fs.exists(path))
+        if not fs.lock(self._handle):
+            holder = fs.pread(self._handle, _TEXT_MAX, 0).decode(errors="replace").strip()
+            fs.close(self._handle)
+            raise StoreLockedError(
+                f"{directory} is in use by {holder or 'another process'}; "
+                f"stop it, or choose another directory"
+            )
+        text = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
+        try:
+            write_all(fs, self._handle, text, 0)
+            fs.truncate(self._handle, len(text))
+        except OSError as error:
+            if not is_full(error):  # a store on a full disk opens all the same: it may be emptied
+                raise
+
+    @property
+    def handle(self) -> int:
+        """The open file: older than all that is written to the store while it is held."""
+        return self._handle
+
+    def in_place(self) -> bool:
+        """Whether the lock still lies in the directory: if not, that was removed, or is another one."""
+        return self._fs.is_at(self._handle, self._path)
+
+    def release(self) -> None:
+        """Let others in."""
+        self._fs.close(self._handle)
+
+
+class ReadOnlyFiles:
+    """A ``FileSystem`` that reads and never writes; see ``files.FileSystem``."""
+
+    def __init__(self) -> None:
+        self._files: Final = LocalFiles()
+        self._made: set[int] = set()
+        self.is_at = self._files.is_at
+        self.kind = self._files.kind
+        self.listdir = self._files.listdir
+        self.exists = self._files.exists
+        self.lock = self._files.lock
+        self.pread = self._files.pread
+        self.size = self._files.size
+        self.release = self._files.release
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if not create:
+            return self._files.open(path)
+        handle = os.memfd_create("headrace-looking")
+        self._made.add(handle)
+        return handle
+
+    def close(self, handle: int) -> None:
+        if handle in self._made:
+            self._made.discard(handle)
+            os.close(handle)
+        else:
+            self._files.close(handle)
+
+    def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
+        return self._files.pwrite(handle, data, offset) if handle in self._made else len(data)
+
+    def truncate(self, handle: int, length: int) -> None:
+        if handle in self._made:
+            self._files.truncate(handle, length)
+
+    def fdatasync(self, handle: int) -> None:
+        """Do nothing, as nothing was written."""
+
+    def sync_whole(self, handle: int, paths: Sequence[str], most_dirty: int) -> bool:
+        return True  # nothing was written
+
+    def allocate(self, handle: int, offset: int, length: int) -> bool:
+        return False
+
+    def punch(self, handle: int, offset: int, length: int) -> bool:
+        return False
+
+    def mkdir(self, path: str) -> None:
+        """It is not made."""
+
+    def rename(self, source: str, target: str) -> None:
+        """It stays where it is."""
+
+    def unlink(self, path: str) -> None:
+        """It stays."""
+
+    def rmdir(self, path: str) -> None:
+        """It stays."""
+
+    def fsync_dir(self, path: str) -> None:
+        """Do nothing, as nothing was changed."""

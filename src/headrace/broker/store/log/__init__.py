@@ -2,6 +2,6 @@
 
 A log is handed the segments and subjects that recovery found, and a ``SegmentCache`` with what the file
 streams of one storage share. Begin with ``log`` (the questions), then ``removals`` (removing, and taking
-back what a failed flush had done) and ``file_log`` (the files). ``limits`` and ``bulk`` remove by limit and
-some at a time; ``compaction`` and ``chores`` give back room.
+back what a failed flush had done) and ``file_log`` (the files). ``bulk`` removes by limit, some at a
+time; ``compaction`` and ``chores`` give back room.
 """

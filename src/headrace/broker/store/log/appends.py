@@ -10,10 +10,10 @@ from itertools import repeat
 from typing import Final, Protocol
 
 from ....errors import StoreError
-from ..format.expiries import Expiries
 from ..format.record import FLAG_EXPIRES, FLAG_OPEN
+from ..format.segment import Expiries
 from ..index.index import Segment, SubjectTable
-from .subject_search import SubjectSearch
+from .log import SubjectSearch
 
 TOGETHER_BYTES_MAX: Final = 1 << 30  # more in one go: StoreError, and nothing is appended
 SUBJECT_MAX: Final = 0xFFFF

@@ -15,6 +15,7 @@ from ..commit.commit import Chore
 from ..commit.segment_files import SegmentWrite
 from ..commit.writer import Work
 from ..format.record import (
+    Watermark,
     encode_commit,
     encode_message,
     encode_open,
@@ -26,7 +27,6 @@ from ..format.record import (
 )
 from ..format.removal_copy import copy_path
 from ..format.segment import HEADER_BYTES, Header, encode_header
-from ..format.watermark import Watermark
 from ..index.index import Chunk, Segment, SubjectTable, pushes
 from ..index.spans import (
     coalesce,
@@ -41,11 +41,10 @@ from . import appends
 from .appends import SUBJECT_MAX, Staged
 from .chores import hole_before, punch_chore, seal_chore, unlink_chore
 from .compaction import Compaction, is_sparse
+from .inventory import RemovalCopies
 from .log import StreamLog
-from .reader import RecordReader
-from .removal_copies import RemovalCopies
+from .reader import RecordReader, SegmentCache
 from .removals import Part
-from .segment_cache import SegmentCache
 
 _CHUNK_BYTES: Final = 256 * 1024
 _COMMIT_EVERY: Final = 4 * 1024  # bytes between COMMIT records
@@ -497,3 +496,29 @@ class FileLog(StreamLog):
             self._open_chunk(segment)
             self.retarget()
         return True
+
+
+def new_log(
+    name: str,
+    directory: str,
+    cache: SegmentCache,
+    *,
+    serial: int = 1,
+    last_seq: int = 0,
+    missing: Sequence[tuple[int, int]] = (),
+) -> FileLog:
+    """An empty stream; its first segment is created by the next flush."""
+    segment = Segment(serial, last_seq + 1, salt=cache.salt(), path=segment_path(directory, serial))
+    segment.bare = True
+    return FileLog(
+        name,
+        directory,
+        cache,
+        [segment],
+        SubjectTable(),
+        last_seq=last_seq,
+        first=last_seq + 1,
+        jump=last_seq > 0,
+        missing=missing,
+        last_serial=serial,
+    )

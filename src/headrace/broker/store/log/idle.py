@@ -8,7 +8,8 @@ never be appended to again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 import msgspec
 
@@ -17,12 +18,11 @@ from ....errors import StoreReadError
 from ....limits import INDEX_BYTES
 from ..format.segment import Footer, Summary, decode_summary
 from ..index.index import Segment
-from ..io import memory
 from ..io.findings import damage
 from .file_log import FileLog
 from .inventory import ArrayLoader, missing_of, read_now
 from .memory_log import MemoryLog
-from .segment_cache import SegmentCache
+from .reader import SegmentCache
 
 MESSAGE_BYTES: Final = 20
 REST_NS: Final = 5_000_000_000
@@ -34,6 +34,25 @@ RESTS_MAX: Final = 60
 GIVEN_BACK: Final = 16 * 1024 * 1024
 """So many bytes left in a round are worth giving back to the system."""
 SUBJECT_MESSAGES_MIN: Final = 8  # with fewer messages for each of its subjects little would be won
+
+
+def give_back() -> bool:
+    """Give what the C library holds free back to the system; whether it can.
+
+    glibc keeps what lies below something in use. Takes 5 ms for 100 MiB.
+    """
+    trim = _trim()
+    return trim is not None and bool(trim(0))
+
+
+@cache
+def _trim() -> Any:
+    try:
+        import ctypes  # most never have so much to give back
+
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, ImportError, OSError, TypeError):
+        return None  # another C library, or a Python that cannot call it
 
 
 class Idle:
@@ -87,7 +106,7 @@ class Idle:
         self._due_ns = self._clock.monotonic_ns() + REST_NS
         if self._left >= GIVEN_BACK:
             self._left = 0
-            memory.give_back()
+            give_back()
 
 
 def _segments(logs: Iterable[FileLog | MemoryLog]) -> Iterator[tuple[FileLog, Segment | None]]:

@@ -1,4 +1,7 @@
-"""The segment files of a stream: which there are, whose they are, what their footers say."""
+"""The segment files of a stream: which there are, whose they are, what their footers say.
+
+``RemovalCopies`` says removals again, beside the segment that records them; see ``format/removal_copy``.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from ....errors import StoreReadError
-from ..format.record import FLAG_HEADERS, HEAD_BYTES, MESSAGE, scan
-from ..format.removal_copy import NAME_END
+from ..commit.writer import CopyWrite
+from ..format.record import FLAG_HEADERS, HEAD_BYTES, MESSAGE, encode_removals, scan
+from ..format.removal_copy import NAME_END, copy_path, encode_start
 from ..format.segment import (
     HEADER_BYTES,
     TRAILER_BYTES,
@@ -29,7 +33,7 @@ from ..index.spans import coalesce, ranges_of_each, subtract
 from ..io.files import is_full, read_around, unreadable
 from ..meta.spare import SPARE
 from .chores import unlink_chore
-from .segment_cache import SegmentCache
+from .reader import SegmentCache
 
 _COPY: Final = re.compile(rf"(\d{{10}}){re.escape(NAME_END)}")
 _OURS: Final = frozenset({"watermark", SPARE, SPARE + ".tmp"})
@@ -300,3 +304,34 @@ def read_now(cache: SegmentCache, path: str, size: int, offset: int) -> bytes:
     except OSError as error:
         cache.handles.drop(path)
         raise unreadable(error, path) from error
+
+
+class RemovalCopies:
+    """Where the next removals of one stream go. ``serial`` is of the segment whose copy is whole, up to
+    ``end``; 0 if there is none.
+    """
+
+    def __init__(self, directory: str, serial: int = 0, end: int = 0) -> None:
+        self._directory = directory
+        self._serial = serial
+        self._end = end
+
+    def write(
+        self, tail: Segment, last_seq: int, records: list[bytes], ranges: Iterable[tuple[int, int]]
+    ) -> CopyWrite:
+        """What is to be written for removals that go into this segment."""
+        at = self._end
+        if tail.serial != self._serial:
+            self._serial, at = tail.serial, 0
+            everything = coalesce([*tail.removals, *ranges])
+            records = [
+                encode_start(tail.serial, tail.salt),
+                *encode_removals(last_seq, everything, tail.salt),
+            ]
+        data = b"".join(records)
+        self._end = at + len(data)
+        return CopyWrite(copy_path(self._directory, tail.serial), at, data)
+
+    def forget(self) -> None:
+        """A batch failed: what was to be written may be missing."""
+        self._serial = 0

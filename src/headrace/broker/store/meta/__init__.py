@@ -1,5 +1,5 @@
 """Metadata: small values by key, in a journal, with a second copy beside each stream.
 
-``meta`` is the owner's side, ``journal_writer`` the commit thread's, ``journal_file`` reads the journal
-at the start. ``spare`` keeps the second copies and mends a damaged journal with them.
+``meta`` is the owner's side, ``journal`` reads the file at the start and writes it on the commit thread.
+``spare`` keeps the second copies and mends a damaged journal with them.
 """

@@ -17,7 +17,7 @@ from ..format.entries import (
     put_stamp,
 )
 from ..format.record import OVERHEAD
-from .journal_file import Journal
+from .journal import Journal
 from .spare import Spares
 
 _REWRITE_MIN: Final = 1024 * 1024

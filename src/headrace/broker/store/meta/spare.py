@@ -27,7 +27,7 @@ from ..format.entries import (
 from ..format.record import COMMIT, OVERHEAD, scan
 from ..io.files import FileSystem
 from ..io.findings import Finding
-from .journal_file import Journal, read_all
+from .journal import Journal, read_all
 
 SPARE: Final = "spare"
 _REWRITE_MIN: Final = 256 * 1024

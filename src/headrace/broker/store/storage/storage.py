@@ -1,4 +1,7 @@
-"""The top of the store: a directory of streams, a metadata journal and one commit thread."""
+"""The top of the store: a directory of streams, a metadata journal and one commit thread.
+
+A ``Flight`` is what is on its way to the disk, and what it takes to undo it.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +11,64 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import msgspec
+
 from ....clock import Clock, SystemClock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
 from ..commit.commit import Batch, Committer
-from ..commit.writer import Writer
-from ..io.files import FileSystem, LocalFiles, explain, write_all
+from ..commit.writer import Work, Writer
+from ..io.files import DirectoryLock, FileSystem, LocalFiles, explain, write_all
 from ..io.findings import Finding, Quarantine
-from ..io.lock import DirectoryLock
 from ..log.appends import ExpiryOf
-from ..log.file_log import FileLog
-from ..log.fresh import new_log
+from ..log.file_log import FileLog, new_log
 from ..log.idle import Idle
 from ..log.log import StreamLog
 from ..log.memory_log import MemoryLog
-from ..log.segment_cache import SegmentCache
-from ..meta.journal_file import open_journal
-from ..meta.journal_writer import JournalWriter
+from ..log.reader import SegmentCache
+from ..log.removals import Part
+from ..meta.journal import JournalWriter, open_journal
 from ..meta.meta import Meta
 from ..meta.spare import Spares, mend
-from ..recovery.recovery import open_log
-from .flights import Flight, Staged, ignore, ignore_outcome
-from .layout import Layout
+from ..recovery import open_log
+from .layout import HANDLES, Layout, Opening, Salts, each_ones_handles, opening
 from .scrub import SealedFile, read_everything, sealed_files
-from .settings import HANDLES, Opening, Salts, each_ones_handles, opening
 
 _NAME_BYTES_MAX: Final = 1000
 _SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
 _FINDINGS_MAX: Final = 10_000
 _LOOK_NS: Final = 1_000_000_000
 _ROOM_BYTES: Final = 256 * 1024
+
+
+class Staged(msgspec.Struct, eq=False):
+    """What the next flush will take: streams that changed, were made or deleted, and file work."""
+
+    dirty: dict[FileLog | MemoryLog, None] = msgspec.field(default_factory=dict)
+    created: list[FileLog | MemoryLog] = msgspec.field(default_factory=list)
+    deleted: list[tuple[str, str | None, FileLog | MemoryLog | None]] = msgspec.field(
+        default_factory=list
+    )
+    work: Work = msgspec.field(default_factory=Work)
+    touched: bool = False  # whether the owner changed something, and is going to flush it
+
+
+class Flight(msgspec.Struct, eq=False):
+    """A batch on its way, and what it would take to undo it."""
+
+    batch: Batch
+    staged: Staged
+    refused: StoreError | None  # it was built on a batch that failed so, and is taken back
+    own: bool  # nobody has asked for it
+    parts: list[tuple[FileLog | MemoryLog, Part]] = msgspec.field(default_factory=list)
+
+
+def ignore() -> None:
+    """Nobody cares."""
+
+
+def _ignore_outcome(_: Exception | None) -> None:
+    """Nobody waits for it."""
 
 
 class Room:
@@ -251,7 +282,7 @@ class FileStorage:
         else:
             directory = self._layout.stream(name)
             if any(source == directory for source, _ in self._staged.work.retired):
-                self._submit(ignore_outcome)  # the old one must be gone before the new one is made
+                self._submit(_ignore_outcome)  # the old one must be gone before the new one is made
             self._staged.work.directories.append(directory)
             log = new_log(name, directory, self._cache)
             self._staged.dirty[log] = None
@@ -388,7 +419,7 @@ class FileStorage:
         """Whether a flush is finished; on a full disk one of our own is begun if that can free some room."""
         busy = self._inflight or self._staged.touched or self.failed
         if not busy and self._cache.is_full and self._staged.dirty:
-            self._submit(ignore_outcome, own=True)
+            self._submit(_ignore_outcome, own=True)
         return bool(self._inflight) and self._inflight[0].batch.finished
 
     def verify(self, step: int = 1000) -> Iterator[int]:
@@ -409,7 +440,7 @@ class FileStorage:
         """
         if self._closed:
             return
-        self._submit(ignore_outcome)
+        self._submit(_ignore_outcome)
         self._cache.compactor.stop()
         self._committer.stop()
         self.complete()

@@ -233,7 +233,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
         at = following
         begins = following == _BEGIN and not body.dry_run
         work = recorded(request, carry_out, _cancelled_detail(body)) if begins else carry_out
-        cancelled, until_us = await runtime.database.write(work)
+        cancelled, until_us = await runtime.in_turn(work)
         total.add(cancelled)
         following = cancelled.at
         if not body.dry_run:
@@ -322,7 +322,7 @@ async def replay(runtime: Runtime, request: Request) -> Response:
                 return _slice(tx, consumer, body, wanted, after, done)
 
             is_told = told or body.dry_run
-            slice_ = await runtime.database.write(
+            slice_ = await runtime.in_turn(
                 work if is_told else recorded(request, work, _replayed_detail(body))
             )
             told = True

@@ -13,8 +13,7 @@ from ...errors import NOT_THE_RIGHT_ONE, bad_request
 from ...models import Consumer, payload_fields, rfc3339, state_name
 from ...runtime import counting
 from ...runtime.runtime import Runtime
-from ...service import leases as legacy
-from ...service import replaying as deadletters
+from ...service import leases, replaying
 from ...service.definitions import consumers
 from ...service.finding import page_reads
 from ...states import Event, State
@@ -67,7 +66,7 @@ async def queued_jobs(runtime: Runtime, request: Request) -> Response:
     def read(tx: Tx) -> Any:
         consumer = _pull_consumer(tx, request)
         limit = number_between(limit_text, limits.QUEUED_JOBS_DEFAULT, 0, None, "limit")
-        return legacy.list_queued(tx, consumer, limit)
+        return leases.list_queued(tx, consumer, limit)
 
     rows = await runtime.database.read(read)
     return reply(shapes.QueuedJobs([_queued(row) for row in rows]))
@@ -93,7 +92,7 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
     seq = ids.job_number(request.path_params["jobId"])
 
     def read(tx: Tx) -> Row:
-        return legacy.job_of_consumer(tx, _pull_consumer(tx, request), seq)
+        return leases.job_of_consumer(tx, _pull_consumer(tx, request), seq)
 
     row = await runtime.database.read(read)
     channel = f"/channel/{row['channel_id']}"
@@ -126,13 +125,13 @@ async def change_job(runtime: Runtime, request: Request) -> Response:
     def write(tx: Tx) -> tuple[Consumer, Event | None]:
         # The tokens and the path are checked before the body, as specified.
         consumer = _consumer(tx, request)
-        if consumer.kind != "pull" and not legacy.is_held(tx, consumer, path_id):
+        if consumer.kind != "pull" and not leases.is_held(tx, consumer, path_id):
             raise consumers.not_pulled()
         seq = ids.job_number(path_id)
-        legacy.job_of_consumer(tx, consumer, seq)
+        leases.job_of_consumer(tx, consumer, seq)
         asked, incremental_s = _next_state(raw)
         options, now = runtime.options, tx.now_us()
-        return consumer, legacy.change_state(tx, consumer, seq, asked, incremental_s, options, now)
+        return consumer, leases.change_state(tx, consumer, seq, asked, incremental_s, options, now)
 
     consumer, event = await runtime.database.write(write)
     counting.count_move(runtime.metrics, consumer, event)
@@ -170,7 +169,7 @@ async def requeue_job(runtime: Runtime, request: Request) -> Response:
             consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         else:
             consumer = _consumer(tx, request)
-        deadletters.requeue_dead_job(tx, consumer, ids.job_number(path["jobId"]), tx.now_us())
+        replaying.requeue_dead_job(tx, consumer, ids.job_number(path["jobId"]), tx.now_us())
 
     await runtime.database.write(recorded(request, write))
     return Response(status_code=202)
@@ -181,7 +180,7 @@ async def delete_job(runtime: Runtime, request: Request) -> Response:
 
     def write(tx: Tx) -> None:
         consumer = _consumer(tx, request, unknown=404)
-        deadletters.delete_dead_job(tx, consumer, ids.job_number(path_id))
+        replaying.delete_dead_job(tx, consumer, ids.job_number(path_id))
 
     await runtime.database.write(recorded(request, write))
     return Response(status_code=204)
@@ -238,11 +237,11 @@ async def requeue_dead(runtime: Runtime, request: Request) -> Response:
     after: int | None = 0
 
     def write(tx: Tx) -> int | None:
-        return deadletters.requeue_some(tx, consumer, after or 0, tx.now_us())[1]
+        return replaying.requeue_some(tx, consumer, after or 0, tx.now_us())[1]
 
-    after = await runtime.database.write(recorded(request, write))
+    after = await runtime.in_turn(recorded(request, write))
     while after is not None:
-        after = await runtime.database.write(write)
+        after = await runtime.in_turn(write)
     return Response(status_code=202)
 
 
@@ -250,11 +249,11 @@ async def purge_dead(runtime: Runtime, request: Request) -> Response:
     consumer = await runtime.database.read(lambda tx: _consumer(tx, request, unknown=404))
 
     def write(tx: Tx) -> int:
-        return deadletters.purge_some(tx, consumer)
+        return replaying.purge_some(tx, consumer)
 
-    total = last = await runtime.database.write(recorded(request, write))
+    total = last = await runtime.in_turn(recorded(request, write))
     while last == limits.SWEEP_ROWS:
-        last = await runtime.database.write(write)
+        last = await runtime.in_turn(write)
         total += last
     return reply(shapes.Deleted(total))
 

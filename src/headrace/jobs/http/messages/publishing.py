@@ -93,7 +93,6 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
 def _counted(runtime: Runtime, channel_id: str, published: Published) -> Published:
     if not published.replayed:
         runtime.metrics.add("jobs_published_total", channel=channel_id)
-        runtime.metrics.add("jobs_enqueued_total", published.jobs, channel=channel_id)
     return published
 
 
@@ -283,7 +282,6 @@ async def publish_batch(runtime: Runtime, request: Request) -> Response:
     new = [one for one in published if not one.replayed]
     if new:
         runtime.metrics.add("jobs_published_total", len(new), channel=channel_id)
-        runtime.metrics.add("jobs_enqueued_total", sum(one.jobs for one in new), channel=channel_id)
     shown = [
         shapes.PublishedBody(one.message_id, one.jobs, one.scheduled, one.replayed, one.duplicate)
         for one in published

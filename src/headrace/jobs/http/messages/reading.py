@@ -34,7 +34,7 @@ async def get_message(runtime: Runtime, request: Request) -> Response:
         return page_reads.get_message(tx, channel["seq"], message_id)
 
     row, jobs = await runtime.database.read(read)
-    if row["status"] != 102:
+    if row["status"] != 102 and row["scheduled_us"] is not None:
         raise not_found("message", "messageId")
     payload, encoding = payload_fields(row["payload"])
     shown = jobs[: limits.JOBS_OF_MESSAGE_MAX]
@@ -46,7 +46,7 @@ async def get_message(runtime: Runtime, request: Request) -> Response:
             ContentType=row["content_type"],
             ProducedBy=row["producer_name"] or "",
             ReceivedAt=rfc3339(row["received_us"]),
-            DispatchedAt=rfc3339(row["dispatched_us"]),
+            DispatchedAt=None if row["dispatched_us"] is None else rfc3339(row["dispatched_us"]),
             Status=_MESSAGE_STATUS[row["status"]],
             Jobs=[
                 shapes.JobOfMessage(
@@ -74,26 +74,26 @@ def stored_headers(row: Row) -> dict[str, str]:
 async def list_messages(runtime: Runtime, request: Request) -> Response:
     channel_id = request.path_params["channelId"]
     wanted = [value for value in request.query_params.getlist("status") if value.isdigit()]
-    scope = f"messages {channel_id}"
+    accepted = bool(wanted) and "102" not in wanted
+    scope = f"{'accepted' if accepted else 'messages'} {channel_id}"
 
     def read(tx: Tx) -> page_reads.Page:
         channel = require_reader(runtime, request, tx)
         asked = paging(runtime, request, scope)
-        if wanted and "102" not in wanted:
-            # The insert includes the fan-out: no message is only accepted and never fanned out.
+        if accepted and "101" not in wanted:
             return page_reads.Page([])
         return page_reads.page(
             tx,
             runtime.cursors,
             scope,
-            "messages",
+            "accepted" if accepted else "messages",
             asked,
             limits.PAGE_SIZE,
             channel_seq=channel["seq"],
         )
 
     found = await runtime.database.read(read)
-    filters = {"status": "102"} if wanted else {}
+    filters = {"status": "101" if accepted else "102"} if wanted else {}
     return reply(
         shapes.Listing(
             [f"/channel/{channel_id}/message/{row['message_id']}" for row in found.rows],
@@ -121,7 +121,7 @@ async def messages_status(runtime: Runtime, request: Request) -> Response:
     return reply(
         shapes.MessagesStatus(
             {
-                "ACKNOWLEDGED": count((), "/messages?status=101"),
+                "ACKNOWLEDGED": count((101,), "/messages?status=101"),
                 "DISPATCHED": count((102, 202), "/messages?status=102"),
                 "SCHEDULED_SCHEDULED": count((201,), "/scheduled-messages?status=101"),
                 "SCHEDULED_DISPATCHED": count((202,), "/scheduled-messages?status=102"),

@@ -13,8 +13,8 @@ from ... import ids, limits
 from ...errors import JobsError, bad_request, forbidden, not_found
 from ...models import Consumer, ConsumerSettings, Kind
 from ...store import Row, Tx
+from ..fanning import note_filters
 from ..notices import tell_of_consumer
-from ..storing import note_filters
 from .channels import find_channel
 from .definitions import Change, Precondition, next_version
 from .sealing import open_sealed, seal

@@ -192,5 +192,8 @@ def depth_totals(tx: Tx) -> tuple[int, dict[State, int]]:
 
 
 def message_counts(tx: Tx, channel_seq: int) -> dict[int, int]:
-    """The number of messages of a channel: 102 dispatched, 201 scheduled, 202 scheduled and dispatched."""
+    """The number of messages of a channel.
+
+    101: accepted, 102: dispatched, 201: scheduled, 202: scheduled and dispatched.
+    """
     return {row["kind"]: int(row["n"]) for row in tx.all("message_counts", channel_seq=channel_seq)}

@@ -6,25 +6,31 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ... import limits
 from ...errors import JobsError, not_found
 from ...models import NewMessage, Options, Published
 from ...states import TERMINAL, Event
 from ...store import Outcome, Tx
+from ..fanning import Fanned, make_some, matched, stored
 from ..moves import Move, apply_moves, load
-from ..storing import Fanned, Fresh, fan_out, fan_out_to_others, store_messages
+from ..storing import Fresh, fan_out_to_others, store_messages
 from .accepting import check_message, publisher, refuse_drained
 
 __all__ = [
     "Dispatched",
+    "Due",
     "MessageRefusedError",
     "Publication",
     "cancel_scheduled",
     "dispatch_due",
     "feed",
+    "find_due",
     "publish_all",
 ]
+
+_DISPATCHED: Final = 102
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +163,8 @@ def _once_more(tx: Tx, channel_seq: int, message: NewMessage, now: int) -> int:
     known = tx.one("get_message", channel_seq=channel_seq, message_id=message.message_id)
     if known is None:
         raise AssertionError("a message that is neither new nor there")
+    if known["status"] != _DISPATCHED:
+        return 0  # they are to be made in any case
     rows = tx.all("jobs_of_messages", seqs=json.dumps([known["seq"]]))
     locked = load(tx, [row["seq"] for row in rows])
     moves = [
@@ -170,6 +178,15 @@ def _once_more(tx: Tx, channel_seq: int, message: NewMessage, now: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Due:
+    """A scheduled message whose time has come, and that time."""
+
+    message: Fanned
+    channel_id: str
+    scheduled_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dispatched:
     """How many messages were fanned out, how late the latest of them was, the new jobs by channel."""
 
@@ -178,31 +195,25 @@ class Dispatched:
     jobs: Mapping[str, int]
 
 
-def dispatch_due(tx: Tx, now: int) -> Dispatched:
-    """Fan out a limited number of the scheduled messages that are due."""
-    rows = tx.all("due_messages", now=now, n=limits.SWEEP_ROWS // 10)
-    if not rows:
-        return Dispatched(0, 0, {})
-    tx.run("dispatch_messages", seqs=json.dumps([row["seq"] for row in rows]), now=now)
-    made = fan_out(
-        tx,
-        [
-            Fanned(
-                row["seq"],
-                row["channel_seq"],
-                bool(row["filtered"]),
-                row["priority"],
-                json.loads(row["headers"]),
-                row["ordering_key"],
-            )
-            for row in rows
-        ],
-        now,
-    )
+def find_due(tx: Tx, now: int) -> list[Due]:
+    """A limited number of the scheduled messages that are due, and for whom they are.
+
+    None of a channel where messages wait for their jobs: they come behind these.
+    """
+    rows = {row["seq"]: row for row in tx.all("due_messages", now=now, n=limits.SWEEP_ROWS // 10)}
+    found = matched(tx, [stored(row, bool(row["filtered"])) for row in rows.values()])
+    return [Due(one, rows[one.seq]["channel_id"], rows[one.seq]["scheduled_us"]) for one in found]
+
+
+def dispatch_due(tx: Tx, due: Sequence[Due], now: int) -> Dispatched:
+    """Make the jobs of these scheduled messages, but for those that another process was quicker with."""
+    made = make_some(tx, [one.message for one in due], now)
     jobs = Counter[str]()
-    for row in rows:
-        jobs[row["channel_id"]] += made[row["seq"]]
-    return Dispatched(len(rows), max(0, *(now - row["scheduled_us"] for row in rows)), jobs)
+    dispatched = [one for one in due if one.message.seq in made]
+    for one in dispatched:
+        jobs[one.channel_id] += made[one.message.seq]
+    late_us = max((now - one.scheduled_us for one in dispatched), default=0)
+    return Dispatched(len(dispatched), max(0, late_us), jobs)
 
 
 def cancel_scheduled(tx: Tx, channel_seq: int, message_id: str) -> None:

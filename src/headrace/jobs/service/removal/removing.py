@@ -35,17 +35,19 @@ _MOVED: Final = (State.QUEUED, State.DEAD)
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """What a channel still has to do: its jobs by state, and its scheduled messages."""
+    """What a channel still has to do: its jobs by state, its scheduled messages, those that wait for jobs."""
 
     jobs: Mapping[State, int]
     scheduled: int
+    accepted: int
     messages: int
     consumers: int
 
     @property
     def unfinished(self) -> int:
-        """Jobs that wait or run, and messages that wait for their time."""
-        return self.jobs[State.QUEUED] + self.jobs[State.INFLIGHT] + self.scheduled
+        """Jobs that wait or run, and messages that wait for their time, or their jobs."""
+        waiting = self.scheduled + self.accepted
+        return self.jobs[State.QUEUED] + self.jobs[State.INFLIGHT] + waiting
 
 
 def hanging_on(tx: Tx, channel_seq: int) -> Hanging:
@@ -54,7 +56,8 @@ def hanging_on(tx: Tx, channel_seq: int) -> Hanging:
     kinds = {
         row["kind"]: int(row["n"]) for row in tx.all("message_counts", channel_seq=channel_seq)
     }
-    return Hanging(_jobs(tx, consumers), kinds.get(201, 0), sum(kinds.values()), len(consumers))
+    jobs, messages = _jobs(tx, consumers), sum(kinds.values())
+    return Hanging(jobs, kinds.get(201, 0), kinds.get(101, 0), messages, len(consumers))
 
 
 def _jobs(tx: Tx, consumers: set[int]) -> dict[State, int]:

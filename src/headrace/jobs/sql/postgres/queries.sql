@@ -16,15 +16,44 @@ SELECT
     item.channel_seq, item.producer_seq, item.message_id,
     substring(:payloads::bytea FROM item.at + 1 FOR item.size), item.content_type, item.priority,
     item.ordering_key, item.headers, item.digest,
-    CASE WHEN item.scheduled_us IS NULL THEN 102 ELSE 101 END, :now,
-    CASE WHEN item.scheduled_us IS NULL THEN :now::bigint END, item.scheduled_us
+    item.status, :now, CASE WHEN item.status = 102 THEN :now::bigint END, item.scheduled_us
 FROM json_to_recordset(:items::json) AS item (
     place integer, channel_seq bigint, producer_seq bigint, message_id text, at integer, size integer,
     content_type text, priority integer, ordering_key text, headers text, digest text,
-    scheduled_us bigint
+    scheduled_us bigint, status integer
 )
 ORDER BY item.place
 ON CONFLICT DO NOTHING RETURNING seq, channel_seq, message_id;
+
+-- name: fan_out_work
+-- Of each of :channels: how many consumers it has, and whether messages of it wait for their jobs.
+SELECT channel.seq AS channel_seq, channel.channel_id, channel.filtered,
+    (
+        SELECT count(*) FROM consumer WHERE channel_seq = channel.seq AND removed_us IS NULL
+    ) AS consumers,
+    EXISTS (
+        SELECT 1 FROM message
+        WHERE channel_seq = channel.seq AND status = 101 AND scheduled_us IS NULL
+    ) AS waiting
+FROM json_array_elements_text(:channels::json) AS wanted
+JOIN channel ON channel.seq = wanted.value::bigint;
+
+-- name: accepted_messages
+-- The first ones of a channel that wait for their jobs.
+SELECT seq, channel_seq, priority, ordering_key, headers, octet_length(payload) AS size FROM message
+WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL AND seq <= :until
+ORDER BY seq LIMIT :n;
+
+-- name: lock_waiting
+-- Those of these messages that have no jobs yet, locked: whoever else makes jobs of them waits.
+SELECT seq FROM message WHERE status + 0 = 101 AND seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+)) ORDER BY seq FOR UPDATE;
+
+-- name: count_jobs_of_messages
+SELECT message_seq, count(*) AS n FROM job WHERE message_seq = ANY(ARRAY(
+    SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value
+)) GROUP BY message_seq;
 
 -- name: fan_out_messages
 -- One job of each message for every consumer of its channel. One with an ordering key waits behind any unfinished one
@@ -227,10 +256,14 @@ DELETE FROM message WHERE seq = ANY(ARRAY(
 
 -- name: due_messages
 SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
-    message.headers, channel.channel_id, channel.filtered
+    message.headers, octet_length(message.payload) AS size, channel.channel_id, channel.filtered
 FROM message JOIN channel ON channel.seq = message.channel_seq
 WHERE message.status = 101 AND message.scheduled_us <= :now
-ORDER BY message.scheduled_us, message.seq LIMIT :n FOR UPDATE OF message SKIP LOCKED;
+AND NOT EXISTS (
+    SELECT 1 FROM message AS earlier
+    WHERE earlier.channel_seq = channel.seq AND earlier.status = 101 AND earlier.scheduled_us IS NULL
+)
+ORDER BY message.scheduled_us, message.seq LIMIT :n;
 
 -- name: dispatch_messages
 UPDATE message SET status = 102, dispatched_us = :now WHERE status + 0 = 101 AND seq = ANY(ARRAY(

@@ -9,7 +9,29 @@ WHERE message.channel_seq = :channel_seq AND message.message_id = :message_id;
 SELECT seq, digest, scheduled_us FROM message WHERE channel_seq = :channel_seq AND message_id = :message_id;
 
 -- name: cancel_message
-DELETE FROM message WHERE channel_seq = :channel_seq AND message_id = :message_id AND status = 101;
+DELETE FROM message WHERE channel_seq = :channel_seq AND message_id = :message_id AND status = 101
+AND scheduled_us IS NOT NULL;
+
+-- name: last_accepted
+-- The last one of a channel that waits for its jobs.
+SELECT max(seq) AS seq FROM message
+WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL;
+
+-- name: waiting_channels, by any plan
+SELECT seq FROM channel WHERE EXISTS (
+    SELECT 1 FROM message
+    WHERE channel_seq = channel.seq AND status = 101 AND scheduled_us IS NULL
+) ORDER BY seq;
+
+-- name: page_accepted_after
+SELECT seq, message_id FROM message
+WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL AND seq < :at
+ORDER BY seq DESC LIMIT :n;
+
+-- name: page_accepted_before
+SELECT seq, message_id FROM message
+WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL AND seq > :at
+ORDER BY seq LIMIT :n;
 
 -- name: next_scheduled_of_channel_us
 SELECT min(scheduled_us) AS at_us FROM message WHERE channel_seq = :channel_seq AND status = 101;

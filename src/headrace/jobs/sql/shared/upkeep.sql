@@ -83,8 +83,8 @@ DELETE FROM attempt WHERE seq IN (
 DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at_us < :before ORDER BY seq LIMIT :n);
 
 -- name: next_upkeep_us
--- When the next lease expires, the next scheduled message and the next schedule are due, and whether a consumer or
--- channel was deleted.
+-- When the next lease expires, the next scheduled message and the next schedule are due, whether messages wait for
+-- their jobs, and whether a consumer or channel was deleted.
 SELECT
     (SELECT min(lease_expires_us) FROM job WHERE state = 1002) AS lease_us,
     (SELECT min(scheduled_us) FROM message WHERE status = 101) AS scheduled_us,
@@ -96,5 +96,6 @@ SELECT
         )
         ORDER BY next_us LIMIT 1
     ) AS cron_us,
+    EXISTS (SELECT 1 FROM message WHERE status = 101 AND scheduled_us IS NULL) AS accepted,
     EXISTS (SELECT 1 FROM consumer WHERE removed_us IS NOT NULL)
     OR EXISTS (SELECT 1 FROM channel WHERE removed_us IS NOT NULL) AS removed;

@@ -18,13 +18,39 @@ SELECT
     substr(:payloads, json_extract(value, '$.at') + 1, json_extract(value, '$.size')),
     json_extract(value, '$.content_type'), json_extract(value, '$.priority'),
     json_extract(value, '$.ordering_key'), json_extract(value, '$.headers'),
-    json_extract(value, '$.digest'),
-    CASE WHEN json_extract(value, '$.scheduled_us') IS NULL THEN 102 ELSE 101 END, :now,
-    CASE WHEN json_extract(value, '$.scheduled_us') IS NULL THEN :now END,
+    json_extract(value, '$.digest'), json_extract(value, '$.status'), :now,
+    CASE WHEN json_extract(value, '$.status') = 102 THEN :now END,
     json_extract(value, '$.scheduled_us')
 FROM json_each(:items) WHERE true
 ORDER BY json_extract(value, '$.place')
 ON CONFLICT DO NOTHING RETURNING seq, channel_seq, message_id;
+
+-- name: fan_out_work
+-- Of each of :channels: how many consumers it has, and whether messages of it wait for their jobs.
+SELECT channel.seq AS channel_seq, channel.channel_id, channel.filtered,
+    (
+        SELECT count(*) FROM consumer WHERE channel_seq = channel.seq AND removed_us IS NULL
+    ) AS consumers,
+    EXISTS (
+        SELECT 1 FROM message INDEXED BY message_accepted
+        WHERE channel_seq = channel.seq AND status = 101 AND scheduled_us IS NULL
+    ) AS waiting
+FROM json_each(:channels) AS wanted CROSS JOIN channel ON channel.seq = wanted.value;
+
+-- name: accepted_messages
+-- The first ones of a channel that wait for their jobs.
+SELECT seq, channel_seq, priority, ordering_key, headers, length(payload) AS size
+FROM message INDEXED BY message_accepted
+WHERE channel_seq = :channel_seq AND status = 101 AND scheduled_us IS NULL AND seq <= :until
+ORDER BY seq LIMIT :n;
+
+-- name: lock_waiting
+-- Those of these messages that have no jobs yet.
+SELECT seq FROM message WHERE seq IN (SELECT value FROM json_each(:seqs)) AND +status = 101;
+
+-- name: count_jobs_of_messages
+SELECT message_seq, count(*) AS n FROM job
+WHERE message_seq IN (SELECT value FROM json_each(:seqs)) GROUP BY message_seq;
 
 -- name: fan_out_messages
 -- One job of each message for every consumer of its channel. One with an ordering key waits behind any unfinished one
@@ -220,9 +246,13 @@ DELETE FROM message WHERE seq IN (
 
 -- name: due_messages
 SELECT message.seq, message.channel_seq, message.priority, message.ordering_key, message.scheduled_us,
-    message.headers, channel.channel_id, channel.filtered
+    message.headers, length(message.payload) AS size, channel.channel_id, channel.filtered
 FROM message INDEXED BY message_waiting JOIN channel ON channel.seq = message.channel_seq
 WHERE message.status = 101 AND message.scheduled_us <= :now
+AND NOT EXISTS (
+    SELECT 1 FROM message AS earlier INDEXED BY message_accepted
+    WHERE earlier.channel_seq = channel.seq AND earlier.status = 101 AND earlier.scheduled_us IS NULL
+)
 ORDER BY message.scheduled_us, message.seq LIMIT :n;
 
 -- name: dispatch_messages

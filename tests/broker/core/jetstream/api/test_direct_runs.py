@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.jetstream.api import direct_runs
+from headrace.broker.core.jetstream.api import direct_get
 from headrace.broker.core.jetstream.api.direct_get import DirectGet
 from headrace.errors import StoreReadError
 from jetstream_world import Client, HeldStorage, Received, World, publication
@@ -121,7 +121,7 @@ def test_a_key_asked_for_alone_takes_the_short_way(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_run_ends_where_its_bytes_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct_runs, "RUN_BYTES", 60)
+    monkeypatch.setattr(direct_get, "RUN_BYTES", 60)
     world, client = filled()
     alone = plain_answers(client, KEYS)
     assert answers(client, KEYS, together=True) == alone

@@ -9,20 +9,16 @@ from hashlib import sha256
 import pytest
 
 from headrace.snapshots import tar
-from headrace.snapshots.archive import END, MAGIC, message_entry, state_entry
-from headrace.snapshots.consumer_state import encode_state
+from headrace.snapshots.archive import END, MAGIC, Unpacker, message_entry, state_entry
+from headrace.snapshots.consumer_state import encode_state, uvarint, varint
 from headrace.snapshots.contents import (
     ConsumerContent,
     ConsumerState,
     Delivery,
     SnapshotFormatError,
 )
-from headrace.snapshots.crc32c import crc32c, masked
-from headrace.snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, frame
-from headrace.snapshots.highwayhash import HighwayHash
-from headrace.snapshots.records import block_hash, encode_record
-from headrace.snapshots.unpacking import Unpacker
-from headrace.snapshots.varint import uvarint, varint
+from headrace.snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, crc32c, frame, masked
+from headrace.snapshots.records import HighwayHash, block_hash, encode_record
 from jetstream_world import World
 
 from .test_restores import nothing_stays, restore

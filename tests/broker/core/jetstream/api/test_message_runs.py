@@ -8,7 +8,7 @@ import json
 import pytest
 
 from headrace.broker.core.budget import LOOK_AT_ONCE
-from headrace.broker.core.jetstream.api import message_runs
+from headrace.broker.core.jetstream.api import messages
 from headrace.errors import StoreReadError
 from jetstream_world import Client, HeldStorage, Received, World, publication
 
@@ -96,7 +96,7 @@ def test_what_a_run_says_is_what_is_stored() -> None:
 
 
 def test_a_run_ends_where_its_bytes_are_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_runs, "RUN_BYTES", 60)
+    monkeypatch.setattr(messages, "RUN_BYTES", 60)
     world, client = filled()
     alone = answers(client, PLAIN, together=False)
     assert answers(client, PLAIN, together=True) == alone

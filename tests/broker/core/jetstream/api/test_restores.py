@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.account_options import JetStreamLimits
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.api.receiving import Receiving
-from headrace.broker.core.jetstream.engine import restore_end
-from headrace.broker.core.jetstream.engine.restore_end import Finishing
-from headrace.broker.core.ports.storage import StreamStore
+from headrace.broker.core.jetstream.engine import restores
+from headrace.broker.core.jetstream.engine.restores import Finishing
+from headrace.broker.core.options import JetStreamLimits
+from headrace.broker.core.ports import StreamStore
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
 from headrace.snapshots.archive import (
@@ -460,7 +460,7 @@ def test_many_consumers_are_made_in_slices_and_all_of_it_is_shown_at_once(
         shown.append("S" in on_disk.streams)
 
     monkeypatch.setattr(Finishing, "turn", seen)
-    monkeypatch.setattr(restore_end, "_SLICE_NS", 0)
+    monkeypatch.setattr(restores, "_SLICE_NS", 0)
     client = on_disk.client()
     answer = restore(client, backup(consumers=consumers(many)))
     assert "error" not in answer, answer

@@ -10,11 +10,10 @@ from hashlib import sha256
 import pytest
 
 from headrace.broker.core.jetstream.api.receiving import Receiving
-from headrace.broker.core.ports.storage import StreamStore
+from headrace.broker.core.ports import StreamStore
 from headrace.snapshots import tar
 from headrace.snapshots.framing import IDENTIFIER, frame
-from headrace.snapshots.highwayhash import HighwayHash
-from headrace.snapshots.records import block_hash, encode_record
+from headrace.snapshots.records import HighwayHash, block_hash, encode_record
 from jetstream_world import World
 from machine import pieces
 

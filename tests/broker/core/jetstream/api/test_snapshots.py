@@ -7,8 +7,8 @@ import json
 import pytest
 
 from headrace.limits import SNAPSHOTS_MAX
+from headrace.snapshots.archive import Unpacker
 from headrace.snapshots.contents import Began, ConsumerContent, Ended, MessageContent
-from headrace.snapshots.unpacking import Unpacker
 from jetstream_world import Client, Inbox, Received, World
 
 

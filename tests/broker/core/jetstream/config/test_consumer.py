@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.account_options import AssetLimits
 from headrace.broker.core.jetstream import JetStreamOptions
+from headrace.broker.core.options import AssetLimits
 from jetstream_world import SECOND, Client, World
 
 

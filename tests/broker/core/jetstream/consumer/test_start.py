@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.broker.core.jetstream.consumer.start import EXACT_MAX
+from headrace.broker.core.jetstream.consumer.backlog import EXACT_MAX
 from jetstream_world import Client, HeldStorage, World
 
 

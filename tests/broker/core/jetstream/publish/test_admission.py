@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headrace.api.errors import Errors
-from headrace.broker.core.jetstream.config.refused import Refused
-from headrace.broker.core.jetstream.headers.ttl import NEVER_NS
+from headrace.broker.core.jetstream.config.options import Refused
+from headrace.broker.core.jetstream.headers import NEVER_NS
 from headrace.broker.core.jetstream.ports import Arrival
 from headrace.broker.core.jetstream.publish.admission import Checks, Overlay
 from headrace.limits import HEADER_BYTES_MAX

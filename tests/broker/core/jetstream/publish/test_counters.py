@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultfs import FaultFS
-from headrace.broker.core.jetstream.config.refused import Refused
-from headrace.broker.core.jetstream.publish.counters import counted, read_increment
+from headrace.broker.core.jetstream.config.options import Refused
+from headrace.broker.core.jetstream.publish.admission import counted, read_increment
 from headrace.broker.store import FileStorage
 from jetstream_world import Client, World
 

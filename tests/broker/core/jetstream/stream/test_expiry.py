@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 
 from disks import disk_of
 from faultfs import FaultFS
-from headrace.broker.core.jetstream.headers.ttl import (
-    NEVER,
-    expires_at,
-    is_marker,
-    read_ttl,
-    with_ttl,
-)
-from headrace.broker.core.jetstream.schedule.due_times import DueTimes
-from headrace.broker.core.jetstream.stream.expiry import Expiry
-from headrace.broker.core.jetstream.stream.reminders import Reminders
+from headrace.broker.core.jetstream.headers import NEVER, expires_at, is_marker, read_ttl, with_ttl
+from headrace.broker.core.jetstream.stream.expiry import Expiry, Reminders
+from headrace.broker.core.jetstream.tick.due_times import DueTimes
 from headrace.broker.store import FileStorage
 from headrace.broker.store.log.memory_log import MemoryLog
 from jetstream_world import Client, World
@@ -135,7 +128,7 @@ def test_reminders_give_what_is_there_once_and_to_the_nanosecond(steps: list[Any
 
 
 def test_reminders_of_what_is_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.broker.core.jetstream.schedule.due_times._ENTRIES", 10)
+    monkeypatch.setattr("headrace.broker.core.jetstream.tick.due_times._ENTRIES", 10)
     made: list[int] = []
     monkeypatch.setattr(Expiry, "rebuild", _counting(Expiry.rebuild, made))
     client = World().client()

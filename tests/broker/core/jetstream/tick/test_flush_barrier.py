@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headrace.broker.core.jetstream.engine.lost import STATE
+from headrace.broker.core.jetstream.engine.registry import STATE
 from headrace.errors import StoreFailedError, StoreFullError
 from jetstream_world import Client, HeldStorage, Inbox, World, publication
 

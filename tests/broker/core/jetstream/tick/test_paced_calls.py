@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headrace.broker.core.jetstream.tick.turns import DIRECTORIES_PER_COMMIT
+from headrace.broker.core.jetstream.tick.flush_barrier import DIRECTORIES_PER_COMMIT
 from headrace.errors import StoreFullError
 from jetstream_world import Client, HeldStorage, World
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faultfs import FaultFS
-from headrace.broker.core.jetstream.stream import expiry, removing, retention, subject_limit
+from headrace.broker.core.jetstream.stream import expiry, removing
 from headrace.broker.core.jetstream.tick import removals
 from headrace.broker.store import FileStorage
 from jetstream_world import Client, HeldStorage, Inbox, World
@@ -21,12 +21,12 @@ SLICE = 2_000
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in (removals, removing, subject_limit):
+    for module in (removals, removing):
         monkeypatch.setattr(module, "SLICE", SLICE)
     monkeypatch.setattr(removing, "_MUCH", 100)
     monkeypatch.setattr(expiry, "_SINGLE_MAX", 100)
     monkeypatch.setattr(expiry, "_MARKED_MAX", 100)
-    monkeypatch.setattr(retention, "_LOOKS", 200)
+    monkeypatch.setattr(removing, "_LOOKS", 200)
     yield
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from faultfs import FaultFS
 from headrace.broker.core.jetstream import JetStreamOptions
-from headrace.broker.core.jetstream.headers.ttl import expires_at
-from headrace.broker.core.jetstream.stream import expiry, removing, retention, subject_limit
+from headrace.broker.core.jetstream.headers import expires_at
+from headrace.broker.core.jetstream.stream import expiry, removing
 from headrace.broker.core.jetstream.tick import removals
 from headrace.broker.store import FileStorage
 from jetstream_world import Client, Inbox, World
@@ -297,9 +297,9 @@ class TestLargeRemovals:
 
     @pytest.fixture(autouse=True)
     def small_slices(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in (removals, removing, subject_limit):
+        for module in (removals, removing):
             monkeypatch.setattr(module, "SLICE", 2_000)
-        monkeypatch.setattr(retention, "_LOOKS", 200)
+        monkeypatch.setattr(removing, "_LOOKS", 200)
         monkeypatch.setattr(expiry, "_READ", 50)
         monkeypatch.setattr(expiry, "_READS", 1)
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.api.consumers import PullRequest
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
-from headrace.broker.core.jetstream.consumer.pull.queue import PullQueue, WaitingRequest
+from headrace.broker.core.jetstream.consumer.pull_queue import PullQueue, WaitingRequest
 from jetstream_world import SECOND, World
 
 MS = SECOND // 1000

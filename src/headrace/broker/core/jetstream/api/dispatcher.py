@@ -2,38 +2,97 @@
 
 An endpoint is a function that gets a ``Call`` and returns the document of its answer. What it changed is
 durable before the answer leaves: an endpoint that changes something says so when it is registered.
+
+Calls of clusters, which nats-server answers, are refused in words (``RefusedApi``): a tool that asks
+learns at once what is not to be had, instead of waiting for an answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from .....api.base import Document, DocumentError, decode
+from .....api.consumers import ConsumerConfig
 from .....api.envelope import encode_response
 from .....api.errors import Errors, ErrorSpec
+from .....api.streams import StreamConfig
 from .....errors import StoreError
 from .....pattern_tree import TooManyPatternsError
-from ...ports.bus import Bus, Origin, Sink
+from ...ports import Bus, Origin, Sink
 from ..advisories import API_AUDIT
-from ..config.options import JetStreamOptions
-from ..config.ranges import check_ranges
-from ..config.refused import Refused
-from ..config.sizes import check_request_size, with_checked_texts
+from ..config.options import JetStreamOptions, Refused
+from ..config.sizes import check_ranges, check_request_size, with_checked_texts
+from ..consumer.consumer import Consumer
 from ..context import Context
-from ..headers.published import required_level_too_high
-from ..stream.stream import StreamMarks
+from ..headers import required_level_too_high
+from ..stream.stream import Stream, StreamMarks
 from ..tick.flush_barrier import store_refusal
 
+T = TypeVar("T")
 D = TypeVar("D", bound=Document)
-
 _PREFIX_TOKENS: Final = 2  # $JS.API
 _WRONG_WORD: Final = re.compile(r"Invalid enum value '(.*)' - at `\$.*?(\w+)`")
+
+
+class Usage(NamedTuple):
+    """What all streams use together, in bytes, and how many consumers there are."""
+
+    memory_bytes: int
+    storage_bytes: int
+    reserved_memory_bytes: int
+    reserved_storage_bytes: int
+    consumers: int
+
+
+class LostAssets(Protocol):
+    """Streams that are on the disk and cannot be served."""
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why not, by name."""
+
+
+class Assets(Protocol):
+    """The streams and consumers of an account; see ``engine.registry.Registry``.
+
+    Changes are journaled; what cannot be raises StoreError.
+    """
+
+    @property
+    def streams(self) -> Mapping[str, Stream]: ...
+    @property
+    def lost(self) -> LostAssets: ...
+    def create_stream(self, config: StreamConfig) -> Stream: ...
+    def adopt_stream(self, config: StreamConfig) -> Stream: ...
+    def update_stream(self, stream: Stream, config: StreamConfig) -> None: ...
+    def delete_stream(self, stream: Stream) -> None: ...
+    def drop_lost(self, name: str) -> None: ...
+    def create_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> Consumer: ...
+    def restart_consumer(self, consumer: Consumer, sequence: int) -> None: ...
+    def journal_consumer(self, consumer: Consumer) -> None: ...
+    def delete_consumer(self, consumer: Consumer) -> None: ...
+    def mirror_of(self, name: str) -> Stream | None: ...
+    def usage(self) -> Usage: ...
+
+
+def page_of(found: Sequence[T], offset: int, size: int) -> tuple[Sequence[T], dict[str, int]]:
+    """One page of what was found, and what its answer says of the place."""
+    start = min(max(offset, 0), len(found))
+    return found[start : start + size], {"total": len(found), "offset": start, "limit": size}
+
+
+def stream_of(assets: Assets, name: str) -> Stream:
+    """The stream of this name. Raises Refused."""
+    stream = assets.streams.get(name)
+    if stream is None:
+        raise Refused(Errors.STREAM_NOT_FOUND)
+    return stream
 
 
 class Call(msgspec.Struct):
@@ -280,3 +339,19 @@ class ApiDispatcher:
     def _audit(self, call: Call, body: bytes) -> bytes:
         client = None if call.origin is None else call.origin.describe()
         return self._context.advisories.api_call(call.subject, call.payload, body, client)
+
+
+class RefusedApi:
+    """Their endpoints."""
+
+    def __init__(self, api: ApiDispatcher) -> None:
+        for verb, kind, names in (
+            ("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown_response", 1),
+            ("STREAM.PEER.REMOVE", "stream_remove_peer_response", 1),
+            ("CONSUMER.LEADER.STEPDOWN", "consumer_leader_stepdown_response", 2),
+        ):
+            api.add(verb, kind, _needs_cluster, names=(names, names))
+
+
+def _needs_cluster(call: Call) -> Document | None:
+    raise Refused(Errors.CLUSTER_REQUIRED)

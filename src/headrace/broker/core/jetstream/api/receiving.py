@@ -7,11 +7,12 @@ its end has come. Whatever goes wrong before takes everything back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
-from .....api.streams import StreamConfig
+from .....api.consumers import ConsumerConfig
+from .....api.streams import StreamConfig, StreamInfo
 from .....errors import StoreError
 from .....limits import (
     HEADER_BYTES_MAX,
@@ -19,6 +20,7 @@ from .....limits import (
     RESTORE_PENDING_BYTES,
     RESTORE_WAITING_BYTES_MAX,
 )
+from .....snapshots.archive import Unpacker
 from .....snapshots.contents import (
     Began,
     ConsumerContent,
@@ -27,17 +29,15 @@ from .....snapshots.contents import (
     MessageContent,
     SnapshotFormatError,
 )
-from .....snapshots.unpacking import Unpacker
 from .....subjects import is_carried
-from ...ports.bus import Bus, Origin, Timer
-from ...ports.storage import StreamStore
-from ..config.refused import Refused
+from ...ports import Bus, Origin, StreamStore, Timer
+from ..config.options import Refused
 from ..context import Context
-from ..headers.published import is_block
-from ..headers.ttl import expires_at
-from ..stream.copy_target import leave_gap
-from .restoring import RestoredConsumer, RestoredStreams
+from ..headers import expires_at, is_block
+from ..stream.publishes import leave_gap
 
+Finished = Callable[[StreamInfo | None, Exception | None], None]
+"""Told of a restored stream that is durable; or what went wrong."""
 _NS: Final = 1_000_000_000
 _SEQUENCE_MAX: Final = (1 << 63) - 1
 _SLICE_NS: Final = 1_000_000
@@ -46,6 +46,41 @@ _STORED_AT_ONCE: Final = 64
 _GAP_AT_ONCE: Final = 500
 _SHOWN_BYTES: Final = 100  # of a subject, in an error
 _COPIED_BYTES_MAX: Final = 8 << 10  # of headers that a server adds to what was published
+
+
+class RestoredConsumer(NamedTuple):
+    """A consumer of a backup; ``config`` is checked."""
+
+    content: ConsumerContent
+    config: ConsumerConfig
+
+
+class RestoredStreams(Protocol):
+    """See ``engine.restores.Restores``."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """The streams in the making."""
+
+    def announce(self, config: StreamConfig, then: Callable[[Exception | None], None]) -> None:
+        """Have the disk know that a restore begins, so that a crash leaves nothing of it."""
+
+    def open(self, config: StreamConfig) -> StreamStore:
+        """A place for its messages. Raises StoreError, Refused."""
+
+    def checked_consumer(
+        self, config: StreamConfig, content: ConsumerContent, before: Mapping[str, RestoredConsumer]
+    ) -> RestoredConsumer:
+        """A consumer that can be made beside those before it. Raises Refused, SnapshotFormatError."""
+
+    def finish(self, receiving: Receiving, check: Callable[[], None], then: Finished) -> None:
+        """Make it a stream, with its consumers; ``then`` when that is durable, or when it failed.
+
+        That takes several turns of the loop. ``check`` is called in the last one, and may raise Refused.
+        """
+
+    def abandon(self, name: str) -> None:
+        """Remove what there is of it."""
 
 
 class Receiving:

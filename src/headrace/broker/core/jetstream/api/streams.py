@@ -32,24 +32,32 @@ from .....limits import (
     SUBJECTS_PER_PAGE,
 )
 from .....subjects import SubjectFilter, is_valid_pattern, overlaps
-from ...account_options import JetStreamLimits
-from ...ports.storage import Losses
-from ..config.features import check_republish, required_level
-from ..config.options import JetStreamOptions
-from ..config.refused import Refused, invalid
+from ...options import JetStreamLimits
+from ...ports import Losses
+from ..config.options import JetStreamOptions, Refused, invalid
 from ..config.sources import check_copies, check_copies_update, check_counts
 from ..config.stream import (
     check_pedantic,
+    check_republish,
     check_stream,
     check_stream_name,
     check_stream_update,
     compile_transform,
+    required_level,
     with_stream_defaults,
 )
 from ..context import Context
 from ..stream.stream import Stream
-from .dispatcher import ApiAnswer, ApiDispatcher, Call, dynamic_metadata
-from .ports import Assets, Usage, page_of, stream_of
+from .dispatcher import (
+    ApiAnswer,
+    ApiDispatcher,
+    Assets,
+    Call,
+    Usage,
+    dynamic_metadata,
+    page_of,
+    stream_of,
+)
 
 _PARTS_OF_SOURCE: Final = 10  # as long to show as so many subjects
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}

@@ -1,18 +1,24 @@
 """Consumer configurations: defaults, validation, and what an update may change.
 
 Order of the checks, texts and error numbers are the public server's.
+
+Where the specification of priority groups is stricter than the public server, this follows it: one group
+per consumer, explicit acks for ``overflow`` and ``pinned_client``, groups and policy fixed for life. The
+public server has no error numbers for these, so they carry the general one of a refused consumer.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from .....api.base import DocumentError
 from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
+from .....documents import read_typed
 from .....limits import (
     ACK_WAIT_S_DEFAULT,
     DESCRIPTION_BYTES_MAX,
@@ -22,17 +28,20 @@ from .....limits import (
     METADATA_BYTES_MAX,
     NAME_CHARS_MAX,
     PINNED_TTL_S_DEFAULT,
+    PRIORITY_GROUP_CHARS_MAX,
 )
 from .....pattern_tree import PatternTree, are_apart, check_branches, check_count
 from .....quantities import go_duration_text
-from .....subjects import SubjectFilter, is_valid_pattern
-from .options import JetStreamOptions
-from .priority import check_priority, check_priority_update
-from .push import check_direct, check_flow_acks, check_push, check_side
-from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
+from .....subjects import SubjectFilter, is_subset, is_valid_pattern, is_valid_subject
+from .options import FORBIDDEN_IN_NAMES, JetStreamOptions, Refused, invalid
 from .sizes import check_backoff, check_entries, check_tokens
 from .stream import metadata_bytes, without_dynamic_metadata
 
+_GROUP: Final = re.compile(rf"[a-zA-Z0-9/_=-]{{1,{PRIORITY_GROUP_CHARS_MAX}}}")
+_LOOKED_AT: Final = 2  # names; more groups than one are refused anyway
+_EXPLICIT: Final = ("overflow", "pinned_client")
+_HEARTBEAT_S_MIN: Final = 0.1
+_FLOW_ACKS_HEARTBEAT_S: Final = 1.0
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _MIN_EXPIRES_S: Final = 0.001
 _NOT_NEGATIVE: Final = (
@@ -61,6 +70,136 @@ _NOT_UPDATABLE: Final = (
     ("idle_heartbeat", "heart beats"),
     ("flow_control", "flow control"),
 )
+
+
+class _Said(msgspec.Struct):
+    """What a create request really says, before anything is filled in."""
+
+    config: dict[str, Any] | None = None
+
+
+def check_group_name(name: str) -> None:
+    """Refuse a name that no group can have."""
+    if _GROUP.fullmatch(name) is None:
+        raise Refused(Errors.CONSUMER_INVALID_GROUP_NAME)
+
+
+def with_explicit_acks(config: ConsumerConfig, body: bytes, *, pedantic: bool) -> ConsumerConfig:
+    """The configuration with explicit acks where its policy needs them and ``body`` says nothing.
+
+    A pedantic request must say it.
+    """
+    if config.priority_policy not in _EXPLICIT or config.ack_policy == "explicit":
+        return config
+    if pedantic:
+        text = f"ack_policy must be explicit if priority_policy is {config.priority_policy}"
+        raise Refused(Errors.PEDANTIC, err=text)
+    said = read_typed(body, _Said).config or {}
+    if said.get("ack_policy") is not None:
+        return config  # ``_check_priority`` refuses it
+    return msgspec.structs.replace(config, ack_policy="explicit")
+
+
+def _check_priority(config: ConsumerConfig) -> None:
+    """Refuse priority settings that do not belong together."""
+    policy, groups = config.priority_policy, config.priority_groups
+    if policy == "none":
+        if groups:
+            raise Refused(Errors.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE)
+        if config.priority_timeout > 0:
+            raise Refused(Errors.CONSUMER_PINNED_TTL_WITHOUT_POLICY)
+        return
+    if config.deliver_subject:
+        raise Refused(Errors.CONSUMER_PUSH_WITH_PRIORITY_GROUP)
+    if not groups:
+        raise Refused(Errors.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP)
+    for group in groups[:_LOOKED_AT]:
+        if not group:
+            raise Refused(Errors.CONSUMER_EMPTY_GROUP_NAME)
+        check_group_name(group)
+    if len(groups) > 1:
+        text = f"priority groups are limited to one per consumer, and {len(groups)} are given"
+        raise Refused(Errors.CONSUMER_CREATE, err=text)
+    if policy in _EXPLICIT and config.ack_policy != "explicit":
+        text = f"priority policy {policy} requires ack policy explicit, and not {config.ack_policy}"
+        raise Refused(Errors.CONSUMER_CREATE, err=text)
+
+
+def _check_priority_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
+    """Refuse an update of groups or policy; the timeout alone may change."""
+    if old.priority_policy != new.priority_policy:
+        raise Refused(Errors.CONSUMER_CREATE, err="priority policy can not be updated")
+    if old.priority_groups != new.priority_groups:
+        raise Refused(Errors.CONSUMER_CREATE, err="priority groups can not be updated")
+
+
+def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
+    """Refuse what a consumer with a deliver subject can not be."""
+    tokens = config.deliver_subject.split(".")
+    if "*" in tokens or ">" in tokens:
+        raise Refused(Errors.CONSUMER_DELIVER_TO_WILDCARDS)
+    subject = config.deliver_subject.encode()
+    if not is_valid_subject(subject):
+        raise Refused(Errors.CONSUMER_INVALID_DELIVER_SUBJECT)
+    if any(is_subset(subject, pattern.encode()) for pattern in stream.subjects):
+        raise Refused(Errors.CONSUMER_DELIVER_CYCLE)
+    if config.max_waiting:
+        raise Refused(Errors.CONSUMER_PUSH_MAX_WAITING)
+    if config.max_ack_pending > 0 and config.ack_policy == "none":
+        raise Refused(Errors.CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED)
+    if 0 < config.idle_heartbeat < _HEARTBEAT_S_MIN:
+        raise Refused(Errors.CONSUMER_SMALL_HEARTBEAT)
+
+
+def _check_direct(config: ConsumerConfig) -> None:
+    """Refuse a consumer of the kind mirrors use that could not serve one."""
+    if not config.deliver_subject:
+        raise Refused(Errors.CONSUMER_DIRECT_REQUIRES_PUSH)
+    if config.durable_name:
+        raise Refused(Errors.CONSUMER_DIRECT_REQUIRES_EPHEMERAL)
+
+
+def _check_side(old: ConsumerConfig, new: ConsumerConfig) -> None:
+    """Refuse an update that makes a pull consumer of a push consumer, or the reverse."""
+    if new.deliver_subject and not old.deliver_subject:
+        raise Refused(Errors.CONSUMER_CREATE, err="can not update pull consumer to push based")
+    if old.deliver_subject and not new.deliver_subject:
+        raise Refused(Errors.CONSUMER_CREATE, err="can not update push consumer to pull based")
+
+
+def check_rate(config: ConsumerConfig) -> None:
+    """Refuse a rate below zero, which is no number of bits. Raises DocumentError."""
+    if config.rate_limit_bps < 0:
+        raise DocumentError(
+            f"json: cannot unmarshal number {config.rate_limit_bps} into config.rate_limit_bps"
+            " of type uint64"
+        )
+
+
+def with_flow_control(config: ConsumerConfig) -> ConsumerConfig:
+    """The policy brings flow control and heartbeats of a second with it."""
+    if config.ack_policy != "flow_control":
+        return config
+    return msgspec.structs.replace(config, flow_control=True, idle_heartbeat=_FLOW_ACKS_HEARTBEAT_S)
+
+
+def _check_flow_acks(config: ConsumerConfig) -> None:
+    """Refuse what does not go with the policy."""
+    if config.ack_policy != "flow_control":
+        return
+    if not config.deliver_subject:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_PUSH)
+    if not config.flow_control:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_FLOW_CONTROL)
+    if config.idle_heartbeat != _FLOW_ACKS_HEARTBEAT_S:
+        text = "flow control ack policy heartbeat needs to be 1s"
+        raise invalid(text)
+    if config.max_ack_pending <= 0:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_MAX_ACK_PENDING)
+    if config.ack_wait or config.backoff:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_WITH_ACK_WAIT)
+    if config.max_deliver > 0:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_WITH_MAX_DELIVER)
 
 
 def check_consumer_name(name: str) -> None:
@@ -151,11 +290,11 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
     if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
         raise Refused(Errors.CONSUMER_DESCRIPTION_TOO_LONG, max=DESCRIPTION_BYTES_MAX)
     if config.deliver_subject:
-        check_push(config, stream)
+        _check_push(config, stream)
     else:
         _check_pull(config, stream, options)
     if config.direct:
-        check_direct(config)
+        _check_direct(config)
     for most in (options.assets.max_ack_pending, options.limits.max_ack_pending):
         if 0 < most < config.max_ack_pending:
             raise Refused(Errors.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=most)
@@ -175,7 +314,7 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
     if metadata_bytes(config.metadata) > METADATA_BYTES_MAX:
         raise Refused(Errors.CONSUMER_METADATA_LENGTH, limit=f"{METADATA_BYTES_MAX // 1024}KB")
     check_entries(config.metadata)
-    check_priority(config)
+    _check_priority(config)
 
 
 def _check_sampling(text: str) -> None:
@@ -205,7 +344,7 @@ def _check_acks(config: ConsumerConfig) -> None:
         raise Refused(Errors.CONSUMER_BACKOFF_NEGATIVE)
     if config.ack_wait < 0:
         raise Refused(Errors.CONSUMER_ACK_WAIT_NEGATIVE)
-    check_flow_acks(config)
+    _check_flow_acks(config)
     if config.backoff and config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
         raise Refused(Errors.CONSUMER_MAX_DELIVER_BACKOFF)
 
@@ -282,10 +421,10 @@ def check_consumer_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
     for field, words in _NOT_UPDATABLE:
         if getattr(old, field) != getattr(new, field):
             raise Refused(Errors.CONSUMER_CREATE, err=f"{words} can not be updated")
-    check_side(old, new)
+    _check_side(old, new)
     if old.max_waiting != new.max_waiting:
         raise Refused(Errors.CONSUMER_CREATE, err="max waiting can not be updated")
-    check_priority_update(old, new)
+    _check_priority_update(old, new)
     if new.backoff and new.max_deliver != -1 and len(new.backoff) > new.max_deliver:
         raise Refused(Errors.CONSUMER_MAX_DELIVER_BACKOFF)
 

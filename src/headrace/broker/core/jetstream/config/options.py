@@ -1,16 +1,19 @@
-"""What an operator may choose about JetStream."""
+"""What an operator may choose about JetStream, and the refusal of a request, wherever that is noticed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, tzinfo
-from typing import Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
+from .....api.errors import Errors, ErrorSpec
 from .....limits import CONSUMERS_PER_STREAM_MAX, STREAMS_MAX
-from ...account_options import AssetLimits, JetStreamLimits
-from ...options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
+from ...options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, AssetLimits, JetStreamLimits
+
+FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
+"""Characters that no name of a stream or consumer has: it is a token of a subject, and a directory."""
 
 
 def say_nothing(text: str) -> None:
@@ -56,3 +59,16 @@ class JetStreamOptions(msgspec.Struct, frozen=True):
     def admits_streams(self) -> bool:
         """Whether there is any limit that applies to streams of one node."""
         return not self.tiers or any(name == "R1" for name, _ in self.tiers)
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
+    """A request is refused; ``error`` is the answer."""
+
+    def __init__(self, error: ErrorSpec, **values: Any) -> None:
+        self.error = error.with_(**values) if values else error
+        super().__init__(self.error.description)
+
+
+def invalid(text: str) -> Refused:
+    """The refusal of a stream's configuration, in the public server's words."""
+    return Refused(Errors.STREAM_INVALID_CONFIG, err=text)

@@ -21,8 +21,8 @@ from .....limits import SOURCE_RULES_MAX, SOURCES_MAX
 from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject, overlaps
 from .....transforms import SubjectTransform
-from ...ports.bus import Randomness
-from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
+from ...ports import Randomness
+from .options import FORBIDDEN_IN_NAMES, Refused, invalid
 
 _DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _EVERYTHING: Final = ">"

@@ -23,12 +23,11 @@ from .....pattern_tree import PatternTree, are_apart, check_branches, check_coun
 from .....quantities import go_duration_text
 from .....subjects import is_subset, is_valid_pattern, overlaps
 from .....transforms import SubjectTransform
-from ...ports.bus import Randomness
-from .features import check_counter_config, check_schedule_config, with_republish_defaults
-from .options import JetStreamOptions
-from .refused import FORBIDDEN_IN_NAMES, Refused, invalid
+from ...ports import Randomness
+from .options import FORBIDDEN_IN_NAMES, JetStreamOptions, Refused, invalid
 from .sizes import check_entries, check_lists
 
+_ALL: Final = ">"
 _API: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
 _EVENTS: Final = b"$JS.EVENT.>"
 _SYSTEM: Final = b"$SYS.>"
@@ -45,6 +44,78 @@ _LIMITS: Final = (
     "max_consumers",
 )
 """Of which 0 means none, and -1 is how that is written."""
+
+
+def _check_schedule_config(config: StreamConfig) -> None:
+    """Refuse what does not go together with schedules."""
+    if config.allow_msg_schedules and config.discard == "new":
+        text = "message scheduling cannot use discard new"
+        raise invalid(text)
+
+
+def _check_counter_config(config: StreamConfig) -> None:
+    """Refuse what does not go together with counting."""
+    if not config.allow_msg_counter:
+        return
+    if config.discard == "new":
+        raise invalid("counter stream cannot use discard new")
+    if config.allow_msg_ttl:
+        raise invalid("counter stream cannot use message TTLs")
+    if config.allow_msg_schedules:
+        raise invalid("counter stream cannot use message schedules")
+    if config.retention != "limits":
+        raise invalid("counter stream can only use limits retention")
+
+
+def _with_republish_defaults(config: StreamConfig) -> StreamConfig:
+    """The configuration with the source filled in; ``>`` to ``>`` follows the stream's transform."""
+    rule, transform = config.republish, config.subject_transform
+    if rule is None:
+        return config
+    src, dest = rule.src or _ALL, rule.dest
+    if src == dest == _ALL and transform is not None and config.subjects == (transform.src,):
+        src = dest = transform.dest
+    return msgspec.structs.replace(
+        config, republish=msgspec.structs.replace(rule, src=src, dest=dest)
+    )
+
+
+def check_republish(config: StreamConfig, random: Randomness) -> None:
+    """Refuse a rule that is none, or that feeds the stream with its own messages."""
+    rule = config.republish
+    if rule is None or not rule.dest:
+        return
+    dest = rule.dest.encode()
+    if any(overlaps(dest, subject.encode()) for subject in config.subjects):
+        raise invalid("stream configuration for republish destination forms a cycle")
+    compile_republish(config, random)
+
+
+def compile_republish(config: StreamConfig, random: Randomness) -> SubjectTransform | None:
+    """How subjects change on the way out; None if nothing goes out. Raises Refused."""
+    rule = config.republish
+    if rule is None or not rule.dest:
+        return None  # to nowhere, as by nats-server
+    try:
+        return SubjectTransform(
+            rule.src.encode(), rule.dest.encode(), random=lambda n: random.getrandbits(32) % n
+        )
+    except InvalidSubjectError as error:
+        raise invalid(
+            f"stream configuration for republish with transform from '{rule.src}' to "
+            f"'{rule.dest}' not valid"
+        ) from error
+
+
+def required_level(config: StreamConfig) -> int:
+    """0: any server; 1: since 2.11; 2: since 2.12; 4: since 2.14."""
+    if config.allow_batched:
+        return 4
+    if config.allow_msg_counter or config.allow_atomic or config.allow_msg_schedules:
+        return 2
+    if config.persist_mode == "async":
+        return 2
+    return 1 if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0 else 0
 
 
 def check_stream_name(name: str) -> None:
@@ -80,7 +151,7 @@ def with_stream_defaults(config: StreamConfig, options: JetStreamOptions) -> Str
     if rolls_up and not config.allow_rollup_hdrs:
         changes["allow_rollup_hdrs"], changes["deny_purge"] = True, False
     changes["metadata"] = without_dynamic_metadata(config.metadata)
-    return with_republish_defaults(msgspec.structs.replace(config, **changes))
+    return _with_republish_defaults(msgspec.structs.replace(config, **changes))
 
 
 def without_dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:
@@ -111,8 +182,8 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     _check_persistence(config)
     _check_times(config, options.assets.duplicate_window)
     _check_discard(config)
-    check_counter_config(config)
-    check_schedule_config(config)
+    _check_counter_config(config)
+    _check_schedule_config(config)
     _check_markers(config)
     _check_subjects(config)
     if config.placement is not None and config.placement.preferred:

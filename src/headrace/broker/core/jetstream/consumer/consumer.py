@@ -9,30 +9,27 @@ from .....api.consumers import ConsumerConfig
 from .....api.times import parse_time
 from .....errors import StoreReadError
 from .....identity import MessageIdentity, Sameness, compare
+from .....snapshots.contents import ConsumerState
 from .....subjects import SubjectFilter
 from ..context import Context
-from ..headers import statuses
+from ..headers import CONSUMER_DELETED, SERVER_SHUTDOWN, status, unreadable
 from ..ports import StreamView
 from ..tick.retry import Unread
 from . import journal
-from .acks.acks import Acks
-from .backlog import Backlog
-from .delivery_pass import DeliveryPass, PassEnd, Recipients
+from .acks import Acks
+from .backlog import Backlog, safe_sequence, start_sequence
+from .delivery_pass import DeliveryPass, PassEnd, Recipients, Sender
 from .delivery_state import DeliveryState, Entry
-from .pull.policy import make_policy
-from .pull.pulls import Pulls
-from .pull.queue import PullQueue
-from .pull.recipients import PullRecipients
-from .push.push import Push
-from .push.recipients import PushRecipients
-from .sender import Sender
-from .start import safe_sequence, start_sequence
+from .pull_queue import PullQueue, make_policy
+from .pull_recipients import PullRecipients
+from .pulls import Pulls
+from .push import Push, PushRecipients
 from .timer import ConsumerTimer, Inactivity, Pause
 
 _NS: Final = 1_000_000_000
 _SNAPSHOT_AT: Final = 64 * 1024  # bytes of deltas after which a snapshot replaces them
 _PIN_ID_CHARS: Final = 22
-_UNREADABLE: Final = statuses.status((500, "the next message cannot be read now"))
+_UNREADABLE: Final = status((500, "the next message cannot be read now"))
 
 
 class ConsumerMarks:
@@ -245,7 +242,7 @@ class Consumer:
 
     def close(self) -> None:
         """The consumer is gone: tell the waiting requests and stop."""
-        self.pulls.end_all(statuses.CONSUMER_DELETED, with_pending=False)
+        self.pulls.end_all(CONSUMER_DELETED, with_pending=False)
         if self.push is not None:
             self.push.close()
         self.timer.close()
@@ -278,7 +275,7 @@ class Consumer:
 
     def shut_down(self) -> None:
         """The server goes: tell the waiting requests what they did not get."""
-        self.pulls.end_all(statuses.SERVER_SHUTDOWN, with_pending=True)
+        self.pulls.end_all(SERVER_SHUTDOWN, with_pending=True)
         self.timer.cancel()
         self.unread.cancel()
 
@@ -361,7 +358,7 @@ class Consumer:
         except StoreReadError as error:
             end = PassEnd.UNREADABLE
             self.unread.failed(error, self.try_again)
-            self.pulls.end_one_shots(statuses.unreadable(error))
+            self.pulls.end_one_shots(unreadable(error))
         else:
             self.unread.worked()
         if self.pinning is not None:
@@ -425,6 +422,15 @@ class Consumer:
         value = journal.encode_snapshot(self.state, self._wall_offset_ns(), lasts)
         self.state.clear_log()
         return value
+
+    def backup(self, last_seq: int) -> ConsumerState:
+        """Where it is, as far as the stream up to ``last_seq`` goes."""
+        return journal.backup_of(self.state, self._wall_offset_ns(), last_seq)
+
+    def restore_backup(self, given: ConsumerState) -> None:
+        """Take up what a backup says. Raises SnapshotFormatError."""
+        store = self.stream.store
+        self.restore(journal.snapshot_of_backup(self.state, self.name, given, store), [])
 
     def changes(self) -> tuple[bytes, bool]:
         """What changed since the last call, for the journal: (value, whether it is a delta)."""

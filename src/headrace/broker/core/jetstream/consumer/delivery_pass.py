@@ -3,20 +3,159 @@
 Redeliveries go first, then new messages, read from the store in batches. A pass is bounded, so that one
 consumer cannot keep the others, or the disk, waiting. Who receives is for ``Recipients`` to say: the
 waiting requests of a pull consumer, or the listeners on a deliver subject.
+
+The ``Sender`` sends the messages to a receiver and records them as delivered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
+from .....api.acks import ack_prefix
 from .....message import StoredRow
-from .sender import Sender
+from ...net.subscription import Outgoing, answered
+from ...ports import Target
+from ...server_headers import with_place
+from .delivery_state import DeliveryBatch
 from .view import ConsumerView
 
+_PASS_MESSAGES: Final = 1024
+_SIZE: Final = b"Nats-Msg-Size: %d\r\n"  # of a message whose payload is left out
+_BARE_SIZE: Final = with_place(b"", _SIZE)
 _PASS_BYTES: Final = 1024 * 1024
 _EXPIRED: Final = 256  # so many are looked at together
+
+
+class Sender:
+    """Sends, and keeps the account of one delivery pass at a time."""
+
+    def __init__(self, consumer: ConsumerView) -> None:
+        self._consumer = consumer
+        self._state = consumer.state
+        prefix = ack_prefix(consumer.stream.name, consumer.name).replace(b"%", b"%%")
+        self._first_reply = prefix + b"1.%d.%d.%d.%d"
+        self._reply = prefix + b"%d.%d.%d.%d.%d"
+        self._batch: DeliveryBatch | None = None
+        self._is_counted = False
+        self.now_ns = 0
+        """The monotonic time of the pass."""
+        self.left = 0
+        """How many more messages may go out in the pass."""
+        self.pending = 0
+        """How many messages are still to be delivered for the first time, once that was counted."""
+        self.delivered = False
+        """Whether the pass has delivered anything."""
+
+    # -- the account
+
+    def begin(self, now_ns: int) -> None:
+        self.now_ns = now_ns
+        self.left = _PASS_MESSAGES
+        self.delivered = False
+        self._is_counted = False
+
+    def count(self) -> None:
+        """Count what is pending, once per pass and only when there is something to deliver."""
+        if not self._is_counted:
+            self._is_counted = True
+            self.pending = self._consumer.backlog.num_pending()
+
+    def passed_over(self, count: int) -> None:
+        """So many were looked at for nothing, as they are gone now."""
+        self._is_counted = False
+        self.left = max(self.left - count, 0)
+
+    def record(self, rows: list[StoredRow]) -> None:
+        """These went out for the first time, in ascending order."""
+        count = len(rows)
+        if count == 1:
+            self.record_one(rows[0])
+            return
+        batch = self._batch or self._begin_batch()
+        self._state.deliver_many(batch, [row[0] for row in rows])
+        self._state.delivered_stamp_ns = rows[-1][4]
+        self.pending -= count
+        self.left -= count
+        self.delivered = True
+
+    def record_one(self, row: StoredRow) -> None:
+        """``record`` for a single message."""
+        self._state.deliver_new(self._batch or self._begin_batch(), row[0])
+        self._state.delivered_stamp_ns = row[4]
+        self.pending -= 1
+        self.left -= 1
+        self.delivered = True
+
+    def _begin_batch(self) -> DeliveryBatch:
+        self._batch = self._state.begin_batch(self.now_ns)
+        return self._batch
+
+    def end_batch(self) -> None:
+        """What was read together has been handed out."""
+        self._batch = None
+        self._consumer.backlog.advance(self.pending)
+
+    # -- messages
+
+    def as_configured(self, rows: list[StoredRow]) -> list[StoredRow]:
+        """Messages as the consumer's configuration wants them delivered."""
+        if not self._consumer.config.headers_only:
+            return rows
+        return [
+            (
+                sequence,
+                subject,
+                with_place(headers, _SIZE % len(payload), _SIZE)
+                if headers
+                else _BARE_SIZE % len(payload),
+                b"",
+                at,
+            )
+            for sequence, subject, headers, payload, at in rows
+        ]
+
+    def send_stored(self, target: Target, rows: list[StoredRow]) -> None:
+        """Send messages as they are, in one go."""
+        first = self._state.delivered_consumer + 1
+        target.send_stored(rows, self._first_reply, first, self.pending - 1)
+        self.record(rows)
+
+    def outgoing(self, rows: list[StoredRow]) -> Iterable[Outgoing]:
+        """What ``send_stored`` would send, message by message; the caller sends and records."""
+        if len(rows) == 1:  # as where each message looks for its own receiver
+            [row] = rows
+            return [(row[1], self.reply_of(row), row[2], row[3])]
+        first = self._state.delivered_consumer + 1
+        return answered(rows, self._first_reply, first, self.pending - 1)
+
+    def reply_of(self, row: StoredRow, ahead: int = 0) -> bytes:
+        """The reply subject of a message that goes out after ``ahead`` others."""
+        consumer_seq = self._state.delivered_consumer + 1 + ahead
+        return self._first_reply % (row[0], consumer_seq, row[4], self.pending - 1 - ahead)
+
+    def reply_size(self, rows: list[StoredRow]) -> int | None:
+        """How long the reply subjects of these are, if all are of one length; else None."""
+        last = len(rows) - 1
+        replies = self.reply_of(rows[0]), self.reply_of(rows[last], last)
+        # The numbers in them only rise or only fall: those in between are as long as the outermost.
+        tokens = [[len(token) for token in reply.rsplit(b".", 4)[1:]] for reply in replies]
+        return len(replies[0]) if tokens[0] == tokens[1] else None
+
+    def redelivery(self, row: StoredRow) -> Outgoing:
+        """What goes out for a message that is delivered again."""
+        sequence, subject, headers, payload, timestamp_ns = row
+        state = self._state
+        count, consumer_seq = state.count_of(sequence) + 1, state.delivered_consumer + 1
+        reply = self._reply % (count, sequence, consumer_seq, timestamp_ns, self.pending)
+        return subject, reply, headers, payload
+
+    def record_redelivery(self, sequence: int) -> None:
+        """The first of the redelivery queue goes out."""
+        self._state.deliver_again(sequence, self.now_ns)
+        self.left -= 1
+        self.delivered = True
 
 
 class PassEnd(Enum):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from .....clock import Clock
-from ...ports.bus import Timer, Timers
+from ...ports import Timer, Timers
 from .delivery_state import DeliveryState
 
 _PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps

@@ -2,6 +2,11 @@
 
 The hub calls ``end_of_tick`` after a round of input; timers and completed flushes do the same work for
 what they have marked. Nothing here waits, sleeps or reads a clock of its own.
+
+A ``Quota`` says what an account may store, and the ``ServerStore`` what all accounts may store together.
+Limits are checked when a stream is made or changed (what it reserves) and when a message is published
+(what is used). Usage is counted once per tick in which a limit matters, and added to within the tick: an
+account without limits on a server without limits pays one look at a boolean per stream.
 """
 
 from __future__ import annotations
@@ -12,37 +17,134 @@ from typing import Any, Final
 
 from .....api.base import to_wire
 from .....api.consumers import ConsumerInfo
-from .....api.streams import StreamInfo
+from .....api.errors import Errors, ErrorSpec
+from .....api.streams import StreamConfig, StreamInfo
 from .....clock import Clock
 from .....errors import StoreError, StoreReadError
 from .....wire.frames import Frame
-from ...ports.bus import Bus, Origin, Randomness, Sink, Timers
-from ...ports.storage import Storage
-from ..api.consumer_info import consumer_info
-from ..api.consumers import ConsumersApi
-from ..api.direct_get import DIRECT, DirectGet
-from ..api.direct_runs import DirectRuns
-from ..api.dispatcher import ApiDispatcher
-from ..api.message_runs import MessageRuns
-from ..api.messages import MessagesApi
-from ..api.refused import RefusedApi
+from ...options import JetStreamLimits
+from ...ports import Bus, Origin, Randomness, Sink, Storage, Timers
+from ..api.consumers import ConsumersApi, consumer_info
+from ..api.direct_get import DIRECT, DirectGet, DirectRuns
+from ..api.dispatcher import ApiDispatcher, RefusedApi, Usage
+from ..api.messages import MessageRuns, MessagesApi
 from ..api.snapshots import SnapshotsApi
 from ..api.streams import StreamsApi, stream_info
-from ..config.options import JetStreamOptions
-from ..consumer.acks.dispatch import AckDispatch
+from ..config.options import JetStreamOptions, Refused
+from ..consumer.acks import AckDispatch
 from ..consumer.consumer import Consumer
 from ..consumer.delivery_state import Entry
-from ..consumer.push.push import FLOW, FlowDispatch
+from ..consumer.push import FLOW, FlowDispatch
 from ..context import Context
 from ..stream.stream import Stream
 from ..tick.flush_barrier import Commits, FlushBarrier
-from .account_limits import Quota, ServerStore
 from .registry import Registry
 from .restores import Restores
 
+_RECORD_BYTES: Final = 30  # what nats-server counts for a message beside its content
 _API: Final = b"$JS.API.>"
 _ACK: Final = b"$JS.ACK.>"
 _SERVING_NS: Final = 5_000_000  # for deliveries in one tick
+
+
+class ServerStore:
+    """What the streams of all accounts use together, and may."""
+
+    def __init__(self, max_memory: int = -1, max_storage: int = -1) -> None:
+        self.max_memory = max_memory
+        self.max_storage = max_storage
+        self.members: list[Registry] = []
+
+    def used(self, storage: str) -> int:
+        """Bytes used by every account."""
+        return sum(_used(member.usage(), storage) for member in self.members)
+
+    def reserved(self, storage: str) -> int:
+        """Bytes reserved by the ``max_bytes`` of every stream."""
+        return sum(member.reserved(storage) for member in self.members)
+
+    def most(self, storage: str) -> int:
+        return self.max_memory if storage == "memory" else self.max_storage
+
+
+class Quota:
+    """One account's limits, asked by its streams."""
+
+    def __init__(
+        self, registry: Registry, limits: JetStreamLimits, server: ServerStore | None = None
+    ) -> None:
+        self._registry = registry
+        self._server = server or ServerStore()
+        self._server.members.append(registry)
+        self.limits = limits
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def new_tick(self) -> None:
+        if self._counts:
+            self._counts.clear()
+
+    def bounds(self, storage: str) -> bool:
+        """Whether what is published into a stream of this storage has to be admitted."""
+        return self._most(storage) >= 0 or self._server.most(storage) >= 0
+
+    def check_stream(self, config: StreamConfig, before: StreamConfig | None = None) -> None:
+        """Refuse a stream that reserves more than there is; ``before`` is what it was."""
+        wanted, limits = config.max_bytes, self.limits
+        storage = config.storage
+        if wanted <= 0 and limits.max_bytes_required:
+            raise Refused(Errors.STREAM_MAX_BYTES_REQUIRED)
+        per_stream = limits.max_stream_memory if storage == "memory" else limits.max_stream_storage
+        if 0 < per_stream < wanted:
+            raise Refused(Errors.STREAM_MAX_BYTES_EXCEEDED)
+        if 0 < limits.max_consumers < config.max_consumers:
+            raise Refused(Errors.MAX_CONSUMERS)
+        already = 0 if before is None else max(before.max_bytes, 0)
+        if wanted <= already and before is not None:
+            return
+        wanted = wanted if wanted > 0 else 1  # a stream of any size needs a place, too
+        more = wanted - already
+        most, everywhere = self._most(storage), self._server.most(storage)
+        if (-1 < most < self._registry.reserved(storage) + more) or (
+            -1 < everywhere < self._server.reserved(storage) + more
+        ):
+            raise Refused(
+                Errors.MEMORY_RESOURCES_EXCEEDED
+                if storage == "memory"
+                else Errors.STORAGE_RESOURCES_EXCEEDED
+            )
+
+    def admit(self, storage: str, content_bytes: int) -> None:
+        """Refuse a message for which there is no room; else count it."""
+        size = content_bytes + _RECORD_BYTES
+        self._admit(
+            "account", storage, size, self._most(storage), Errors.ACCOUNT_RESOURCES_EXCEEDED
+        )
+        server = self._server
+        self._admit("server", storage, size, server.most(storage), Errors.INSUFFICIENT_RESOURCES)
+
+    def _admit(self, whose: str, storage: str, size: int, most: int, refusal: ErrorSpec) -> None:
+        if most < 0:
+            return
+        key = (whose, storage)
+        used = self._counts.get(key)
+        if used is None:
+            used = self._count(whose, storage)
+        if used + size > most:
+            self._counts[key] = used
+            raise Refused(refusal)
+        self._counts[key] = used + size
+
+    def _count(self, whose: str, storage: str) -> int:
+        if whose == "server":
+            return self._server.used(storage)
+        return _used(self._registry.usage(), storage)
+
+    def _most(self, storage: str) -> int:
+        return self.limits.max_memory if storage == "memory" else self.limits.max_storage
+
+
+def _used(usage: Usage, storage: str) -> int:
+    return usage.memory_bytes if storage == "memory" else usage.storage_bytes
 
 
 class JetStream:

@@ -2,5 +2,5 @@
 
 ``admission`` is the pipeline of checks; begin there. ``atomic_batches`` and ``fast_batches`` keep the open
 batches of a stream, which they know as a ``ports.PublishTarget``; the others decide over one feature each:
-counters, repeated message ids, republishing.
+repeated message ids, republishing.
 """

@@ -20,13 +20,11 @@ from .....limits import (
     ATOMIC_BATCHES_MAX,
     ATOMIC_BATCHES_PER_STREAM_MAX,
 )
-from ...ports.bus import Timer
-from ..config.ranges import read_number
-from ..config.refused import Refused
+from ...ports import Timer
+from ..config.options import Refused
+from ..config.sizes import read_number
 from ..context import Context
-from ..headers.published import MARK, header_value, read_headers
-from ..headers.statuses import with_headers
-from ..headers.ttl import without_header
+from ..headers import MARK, header_value, read_headers, with_headers, without_header
 from ..ports import PublishTarget
 from ..tick.flush_barrier import store_refusal
 from .admission import Checks, Overlay

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from .....errors import StoreFormatError, StoreReadError
 from .....limits import DUPLICATE_IDS_MAX
-from ...ports.storage import MetaJournal
+from ...ports import MetaJournal
 
 LEFT_IDS: Final = "ids/"
 """Keys of the journal: this and the name of the stream."""

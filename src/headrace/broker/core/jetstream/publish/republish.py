@@ -14,9 +14,9 @@ from .....api.streams import StreamConfig
 from .....api.times import format_time
 from .....subjects import is_literal, is_valid_subject
 from .....transforms import SubjectTransform
-from ...ports.bus import Bus, Randomness
+from ...ports import Bus, Randomness
 from ...server_headers import with_new_place
-from ..config.features import compile_republish
+from ..config.stream import compile_republish
 
 
 class _Republished(NamedTuple):

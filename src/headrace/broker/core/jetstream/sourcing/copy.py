@@ -20,9 +20,9 @@ from .....api.times import parse_time
 from .....errors import StoreError, StoreReadError
 from .....identity import Mark, MessageIdentity, Sameness, compare, with_mark
 from .....message import StoredMessage
-from ..config.refused import Refused
+from ..config.options import Refused
 from ..config.sources import compile_route, index_name
-from ..headers.source import SourceStamp, identity_of, read_origination
+from ..headers import SourceStamp, identity_of, read_origination
 from ..tick.flush_barrier import store_refusal
 from .feed import Feed
 

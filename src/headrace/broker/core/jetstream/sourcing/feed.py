@@ -14,11 +14,10 @@ from .....api.acks import parse_ack_subject
 from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamConsumerSource
 from .....message import StoredMessage
-from ...net.targets import SinkTarget
-from ...ports.bus import Origin, Target
-from ..config.refused import Refused
-from ..headers.published import header_value
-from ..headers.statuses import position_block, reached
+from ...net.subscription import SinkTarget
+from ...ports import Origin, Target
+from ..config.options import Refused
+from ..headers import header_value, position_block, reached
 
 if TYPE_CHECKING:
     from ..ports import Reader

@@ -1,8 +1,7 @@
 """One stream: messages in, limits, removal, and waking those who wait for messages.
 
 It is handed a configuration, a store and a ``Context``; of consumers and copies it knows ``ports.Reader`` and
-``ports.Copier``. Begin with ``stream``, which is made of parts: ``listening`` says which subjects it hears,
-``publishes`` hears publishers and answers, ``staging`` is the one way into the store, ``removing`` the way
-out; ``subject_limit``, ``expiry`` and ``retention`` say what has to go, ``copy_target`` takes in what other
-streams hold, ``waiters`` knows which consumers a new message wakes.
+``ports.Copier``. Begin with ``stream``, which is made of parts: ``publishes`` is the way in, of what
+publishers send and of copies, ``removing`` the way out, with what says what has to go, ``expiry`` knows what
+is too old, ``waiters`` which consumers a new message wakes.
 """

@@ -1,21 +1,23 @@
 """What leaves a stream by its age: what is older than ``max_age``, and messages with a life of their own.
 
-Reminders of single messages are kept by time, filled from the store's index when the stream is opened.
-The store knows the truth: a reminder of a message that is gone, or that is another by now, does nothing.
+Reminders of single messages are kept by time, filled from the store's index when the stream is opened. The
+store knows the truth: a reminder of a message that is gone, or that is another by now, does nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from .....errors import StoreReadError
-from .....message import StoredRow
-from ...ports.bus import Timer
-from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
-from .reminders import Reminders
-from .subject_limit import Limited
-from .time import StreamTime
+from ..headers import NEVER_NS, NOTED_NS, is_marker, marker_headers
+from ..tick.due_times import DueTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .....message import StoredRow
+    from ...ports import StreamStore, Timer
+    from .stream import Stream
 
 _NS: Final = 1_000_000_000
 _GRAIN_NS: Final = 250_000_000  # the limits are enforced no more often than this
@@ -28,23 +30,86 @@ _MARKED_MAX: Final = 512  # … and so many if each may leave a marker
 _READ_BYTES: Final = 1 << 22
 
 
-class _Staging(Protocol):
-    def put(self, subject: bytes, headers: bytes, payload: bytes, ttl_ns: int = 0) -> int: ...
+class Reminders:
+    """Sequences by the time at which they expire; the store knows what is still there."""
 
+    __slots__ = ("_near", "_store", "_times")
 
-class _Aging(Limited, Protocol):
-    time: StreamTime
+    def __init__(self, store: StreamStore) -> None:
+        self._store = store
+        self._times = DueTimes()
+        self._near: list[tuple[int, int]] = []  # time and sequence, the next one last
+
+    def __bool__(self) -> bool:
+        return bool(self._near or self._times)
 
     @property
-    def staging(self) -> _Staging: ...
-    def expire(self) -> None: ...
-    def remove(self, sequences: Sequence[int]) -> int: ...
+    def is_stale(self) -> bool:
+        """Whether it is worth a rebuild; see ``DueTimes``."""
+        return self._times.is_stale
+
+    def add(self, time_ns: int, sequence: int) -> None:
+        """Remind of a sequence at a time."""
+        self._times.add(time_ns, sequence)
+
+    def rebuilt(self) -> None:
+        """Every entry is of something that is there."""
+        self._times.rebuilt()
+
+    def next_ns(self) -> int:
+        """When the next may expire, or up to a quarter of a second later; only to be asked while there
+        are any.
+        """
+        near, times = self._near, self._times
+        if not near:
+            return times.next_ns()
+        return min(near[-1][0], times.next_ns()) if times else near[-1][0]
+
+    def may_be_due(self, now_ns: int) -> bool:
+        """Whether something may have expired by now that was not taken out."""
+        near = self._near
+        return bool(near and near[-1][0] <= now_ns) or self._times.has_begun(now_ns)
+
+    def due(self, now_ns: int, most: int) -> tuple[list[int], bool]:
+        """Take out what has expired by now, at most so many; whether that is all.
+
+        Raises StoreReadError; then nothing was taken out.
+        """
+        self._look_ahead(now_ns, most)
+        found: list[int] = []
+        near, expires_ns = self._near, self._store.expires_ns
+        taken = len(near)
+        while taken and near[taken - 1][0] <= now_ns and len(near) - taken < most:
+            taken -= 1
+            sequence = near[taken][1]
+            if 0 < expires_ns(sequence) <= now_ns:
+                found.append(sequence)
+        del near[taken:]
+        return found, not self.may_be_due(now_ns)
+
+    def _look_ahead(self, now_ns: int, most: int) -> None:
+        """Find the times of what may expire within this quarter of a second, of so many at most."""
+        if not self._times.has_begun(now_ns):
+            return
+        expires_ns = self._store.expires_ns
+        begun = self._times.begun(now_ns, most)
+        try:
+            for sequence in begun:
+                time_ns = expires_ns(sequence)
+                if time_ns > 0:
+                    self._near.append((time_ns, sequence))
+        except BaseException:
+            for sequence in begun:
+                self._times.add(now_ns, sequence)
+            raise
+        finally:
+            self._near.sort(reverse=True)
 
 
 class Expiry:
     """The age limits of one stream and their timer."""
 
-    def __init__(self, stream: _Aging) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._clock = stream.context.clock
         self._time = stream.time

@@ -1,21 +1,311 @@
-"""How messages leave a stream: by a limit, by age, on request, or because nobody needs them any more."""
+"""The way out of one stream: by a limit, by age, on request, or because nobody needs a message any more.
+
+``Removing`` takes messages out, and tells consumers and copies. ``SubjectLimit`` knows which subjects have
+too many, a ``Retention`` what an acknowledgement leaves for nobody.
+
+A stream that refuses no new messages enforces the limit of its subjects once per tick, before anything is
+read: each new message marks its subject. If each subject keeps one, the store notes which message a new one
+replaces.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from .....errors import StoreError
+from .....errors import StoreError, StoreReadError
 from .....subjects import SubjectFilter
+from ..config.stream import refuses_when_full
 from ..tick.removals import SLICE, Limits, Purge
 
 if TYPE_CHECKING:
-    from ...ports.storage import Removal
-    from ..ports import Reader
+    from ...ports import Removal, Thinning
+    from ..ports import Copier, Reader, User
+    from ..tick.retry import Unread
     from .stream import Stream
 
+_LOOKS: Final = 8192  # so often a user is asked in a turn whether it needs a message …
+_LOOKS_MIN: Final = 64  # … but at least about so many messages
+_WANTED_MAX: Final = 32_768  # one more subject: the ones known are asked about anew
 _MUCH: Final = 1024  # so many removed are enough for a turn
+
+
+class SubjectLimit:
+    """``max_msgs_per_subject`` of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.over: dict[bytes, None] = {}
+        """Subjects that may have too many messages."""
+        self.is_deferred = False
+        """Whether the end of the tick is soon enough: until then it shows nowhere."""
+        self.marks = False
+        """Whether each new message may be one too many of its subject."""
+        self._store_notes = False
+        self._pass: Thinning | None = None
+
+    def configure(self) -> None:
+        stream, config = self._stream, self._stream.config
+        bounds = stream.context.quota.bounds(config.storage)
+        self.is_deferred = not (bounds or refuses_when_full(config))
+        self.marks = config.max_msgs_per_subject > 1 and self.is_deferred
+        self._store_notes = config.max_msgs_per_subject == 1 and self.is_deferred
+        if self._store_notes != (stream.store.superseded is not None):
+            stream.store.superseded = [] if self._store_notes else None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether some subject may have too many messages."""
+        return bool(self.over or self._stream.store.superseded)
+
+    def stored(self, subject: bytes) -> None:
+        """One more message of a subject is stored."""
+        if self._stream.config.max_msgs_per_subject > 0:
+            if not self._store_notes:
+                self.over[subject] = None
+            if not self.is_deferred:
+                self.enforce()
+
+    def enforce(self) -> None:
+        """Bring the marked subjects within the limit; later, if the store cannot read them now."""
+        self._stream.unread.attempt(self.enforce_now)
+
+    def enforce_now(self) -> None:
+        """Enforce it at once. Raises StoreReadError; the subjects stay marked then."""
+        over, self.over = self.over, {}
+        stream, most = self._stream, self._stream.config.max_msgs_per_subject
+        if most <= 0 or not stream.writable():
+            return
+        removed: list[int] = []
+        try:
+            if stream.store.superseded:
+                removed += stream.store.thin_superseded()
+            if over:
+                removed += stream.store.thin(over, most)
+        except StoreReadError as error:
+            removed += error.removed
+            self.over = {**over, **self.over}
+            raise
+        finally:
+            if removed:
+                stream.removing.removed(removed)
+
+    def begin_pass(self) -> None:
+        """Every subject is to be brought within the limit, some at a time, by ``pass_some``."""
+        most = self._stream.config.max_msgs_per_subject
+        self._pass = self._stream.store.thinning(most) if most > 0 else None
+
+    def pass_some(self) -> bool:
+        """Some of the pass; whether nothing is left of it. Raises StoreReadError."""
+        if self._pass is None:
+            return True
+        removed = self._pass.run(SLICE)
+        if removed:
+            self._stream.removing.removed(removed)
+        if not self._pass.done:
+            return False
+        self._pass = None
+        return True
+
+
+class Retention:
+    """What a retention policy decides; this one is ``limits``: messages stay until a limit removes them."""
+
+    def wanted(self, subject: bytes) -> bool:
+        """Whether a new message on this subject is kept at all."""
+        return True
+
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
+        """``consumer`` is done with these: remove what need not stay. Raises StoreReadError."""
+
+    def passed(self, sequences: Sequence[int]) -> None:
+        """These were acknowledged where they are not pending: remove what nobody needs. Raises
+        StoreReadError."""
+
+    def consumers_changed(self) -> None:
+        """A consumer went or changed its filters; one that comes makes nothing superfluous."""
+
+    def copy_left(self) -> None:
+        """A copy reads this stream no more."""
+
+    def copied(self, copy: Copier, first: int, last: int) -> None:
+        """After a restart: ``copy`` has had what it wants of these. Some may be there only because the
+        power went before they left."""
+
+
+class _Removing(Retention):
+    """Messages leave when nobody needs them."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def passed(self, sequences: Sequence[int]) -> None:
+        there = [each for each in dict.fromkeys(sequences) if self._stream.store.holds(each)]
+        self._stream.removing.remove_done(list(self._unneeded(there, self._users())))
+
+    def copied(self, copy: Copier, first: int, last: int) -> None:
+        self._stream.context.removals.add(_Copied(self._stream, self, copy, first, last))
+
+    def _users(self) -> list[User]:
+        """Who may need a message: consumers, and streams that copy from this one."""
+        return [*self._stream.consumers.values(), *self._stream.copiers]
+
+    def _unneeded(self, sequences: Iterable[int], others: list[User]) -> Iterable[int]:
+        for sequence in sequences:
+            message = self._stream.store.get(sequence) if others else None
+            if message is None or not any(o.needs(sequence, message.subject) for o in others):
+                yield sequence
+
+
+class WorkQueueRetention(_Removing):
+    """A message leaves when its one consumer, if it has one, and every copy are done with it."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._handled: set[int] = set()  # those that are only there for copies
+
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
+        stream = self._stream
+        if not stream.copiers:
+            stream.removing.remove_done(sequences)
+            return
+        others = [user for user in self._users() if user is not consumer]
+        done = list(self._unneeded(sequences, others))
+        stream.removing.remove_done(done)
+        if consumer in stream.copiers:
+            self._handled.difference_update(done)
+        else:
+            self._handled.update(sequences)
+            self._handled.difference_update(done)
+
+    def copy_left(self) -> None:
+        handled = sorted(self._handled)
+        there = self._stream.store.present(handled)
+        done = list(self._unneeded(there, [*self._stream.copiers]))
+        self._handled.difference_update(done)
+        self._stream.removing.remove_done(done)
+
+
+class InterestRetention(_Removing):
+    """A message stays while some consumer whose filter matches is not done with it."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self._wanted: set[bytes] = set()  # subjects that a user wants, as far as asked
+        self._sweep: _Sweep | None = None
+
+    def wanted(self, subject: bytes) -> bool:
+        if subject in self._wanted:
+            return True
+        wanted = any(user.wants(subject) for user in self._users())
+        if wanted:
+            if len(self._wanted) >= _WANTED_MAX:
+                self._wanted.clear()
+            self._wanted.add(subject)
+        return wanted
+
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
+        others = [user for user in self._users() if user is not consumer]
+        self._stream.removing.remove_done(list(self._unneeded(sequences, others)))
+
+    def consumers_changed(self) -> None:
+        """Walks the stream, some at a time: rare, and the only way to know what is no longer needed."""
+        self._wanted.clear()
+        if self._sweep is not None:
+            self._sweep.restart()
+            return
+        self._sweep = _Sweep(self._stream, self._users, self._swept)
+        self._stream.context.removals.begin(self._sweep)
+
+    def copy_left(self) -> None:
+        self.consumers_changed()
+
+    def _swept(self) -> None:
+        self._sweep = None
+
+
+class _Sweep:
+    """One walk through a stream; a task of ``removals``."""
+
+    def __init__(
+        self, stream: Stream, users: Callable[[], list[User]], swept: Callable[[], None]
+    ) -> None:
+        self._stream = stream
+        self._users = users
+        self._swept = swept
+        self._next = 0
+        self._everything: Removal | None = None
+
+    def restart(self) -> None:
+        self._next = 0
+
+    def step(self) -> bool:
+        stream = self._stream
+        if stream.is_closed or not stream.writable():
+            return True
+        users = self._users()
+        if not users:  # nothing is needed
+            if self._everything is None:
+                self._everything = stream.store.purging(None)
+            return stream.removing.purge_some(self._everything)
+        self._everything = None
+        headings = stream.store.headings(self._next, max(_LOOKS_MIN, _LOOKS // len(users)))
+        done = [
+            sequence
+            for sequence, subject in headings
+            if not any(user.needs(sequence, subject) for user in users)
+        ]
+        stream.removing.remove_done(done)
+        if headings:
+            self._next = headings[-1][0] + 1
+        return not headings
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        return self._stream.unread
+
+    def end(self, error: Exception | None) -> None:
+        self._swept()
+
+
+class _Copied:
+    """A walk through what a copy has had, as ``Retention.copied`` says; a task of ``removals``."""
+
+    def __init__(
+        self, stream: Stream, retention: Retention, copy: Copier, first: int, last: int
+    ) -> None:
+        self._stream = stream
+        self._retention = retention
+        self._copy = copy
+        self._next = first
+        self._last = last
+
+    def step(self) -> bool:
+        stream, copy = self._stream, self._copy
+        if stream.is_closed or copy not in stream.copiers or not stream.writable():
+            return True
+        headings = stream.store.headings(self._next, _LOOKS)
+        had = [seq for seq, subject in headings if seq <= self._last and copy.wants(subject)]
+        self._retention.acknowledged(copy, had)
+        if headings:
+            self._next = headings[-1][0] + 1
+        return not headings or self._next > self._last
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        return self._stream.unread
+
+    def end(self, error: Exception | None) -> None:
+        """Nobody waits for it."""
+
+
+def retention_of(stream: Stream) -> Retention:
+    """The policy a stream's configuration asks for."""
+    if stream.config.retention == "workqueue":
+        return WorkQueueRetention(stream)
+    if stream.config.retention == "interest":
+        return InterestRetention(stream)
+    return Retention()
+
 
 Then = Callable[[Exception | None], None]
 

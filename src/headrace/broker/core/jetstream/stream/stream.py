@@ -1,4 +1,4 @@
-"""One stream: its configuration and its life, and what happens to it in a tick and after a flush.
+"""One stream: its configuration and its life, what it hears, and what happens in a tick and after a flush.
 
 What it does is done by its parts: ``Publishes`` hears publishers, ``Staging`` is the way into the store,
 ``Removing`` the way out with the limits, ``CopyTarget`` takes in copies. Consumers see a message once the
@@ -7,40 +7,103 @@ flush that carries it has completed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from .....api.errors import Errors
-from .....api.streams import StreamConfig
 from .....errors import StoreReadError
-from .....message import StoredRow
-from ...ports.storage import StreamStore
-from ..config.refused import Refused
+from ..config.options import Refused
 from ..config.stream import compile_transform
-from ..context import Context
-from ..headers.published import message_id
-from ..ports import Copier, Reader
+from ..headers import message_id
 from ..publish.duplicate_window import DuplicateWindow, KnownId, LeftIds
 from ..publish.republish import Republisher, republisher_of
-from ..schedule.schedules import Schedules
+from ..schedules import Schedules
 from ..tick.flush_barrier import PubAcks
 from ..tick.retry import Unread
-from .copy_target import CopyTarget
 from .expiry import Expiry
-from .listening import Listening
-from .publishes import Publishes
-from .removing import Removing
-from .retention import retention_of
-from .staging import Staging
-from .subject_limit import SubjectLimit
+from .publishes import CopyTarget, Publishes, Staging
+from .removing import Removing, SubjectLimit, retention_of
 from .time import StreamTime
 from .waiters import Waiters
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from .....api.streams import StreamConfig
+    from .....message import StoredRow
+    from ...ports import StreamStore
+    from ..context import Context
+    from ..ports import Copier, Reader
+
+
+LEFT_AT_ONCE: Final = 1_000  # some 3 ms
 _NS: Final = 1_000_000_000
 _REBUILD_BATCH: Final = 1024
+
+
+class Listening:
+    """The subjects of one stream, in the router and among those that are taken."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._heard: dict[bytes, None] = {}  # those that are left later, too
+        self._leaving: dict[bytes, None] = {}
+        self._waiting: list[Callable[[], None]] = []
+        self._asked = False
+
+    def listen(self, config: StreamConfig) -> None:
+        """Hear the subjects of a configuration from now on, and soon no others."""
+        wanted = dict.fromkeys(subject.encode() for subject in config.subjects)
+        hears = self._stream.publishes
+        new = [pattern for pattern in wanted if pattern not in self._heard]
+        self._leaving = {pattern: None for pattern in self._heard if pattern not in wanted}
+        self._heard.update(dict.fromkeys(new))
+        context = self._stream.context
+        context.taken.add(new, self._stream.name)
+        context.bus.add_sinks(new, hears.ingest, hears.ingest_many, hears.ingest_run)
+        if len(self._leaving) <= LEFT_AT_ONCE:
+            self._leave(self._leaving)
+        self._go_on()
+
+    def end(self) -> None:
+        """Hear nothing more."""
+        self._leave(list(self._heard))
+        self._heard.clear()  # and its table, which has room for thousands
+        self._go_on()
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call when no subject is heard any more that is not to be."""
+        if self._leaving:
+            self._waiting.append(then)
+        else:
+            then()
+
+    def turn(self) -> None:
+        """Leave some, in a turn of the loop."""
+        self._asked = False
+        self._leave(list(islice(self._leaving, LEFT_AT_ONCE)))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._leaving:
+            if not self._asked:
+                self._asked = True
+                self._stream.context.barrier.turns.ask(self)
+            return
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
+
+    def _leave(self, patterns: Collection[bytes]) -> None:
+        context = self._stream.context
+        context.taken.remove(patterns, self._stream.name)
+        context.bus.remove_sinks(patterns, self._stream.publishes.ingest)
+        for pattern in list(patterns):
+            del self._heard[pattern]
+            self._leaving.pop(pattern, None)
 
 
 class StreamMarks:

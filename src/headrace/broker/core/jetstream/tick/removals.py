@@ -14,8 +14,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from .....errors import StoreError, StoreReadError
-from ...ports.bus import Bus
-from ...ports.storage import Removal, StreamStore
+from ...ports import Bus, Removal, StreamStore
 from .flush_barrier import FlushBarrier
 from .retry import Unread
 

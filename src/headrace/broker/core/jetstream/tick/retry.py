@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from .....clock import Clock
 from .....errors import StoreError, StoreReadError
-from ...ports.bus import Timer, Timers
+from ...ports import Timer, Timers
 from ..config.options import JetStreamOptions
 
 _FIRST_NS: Final = 100_000_000

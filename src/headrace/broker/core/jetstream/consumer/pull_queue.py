@@ -1,0 +1,534 @@
+"""Pull requests that wait: their order, their end, and how much they still want.
+
+Pure state: it sends nothing. Requests stand in lanes, served in order of lane and first in, first out
+within one; after each message a request that wants more goes to the end of its lane. Merged lanes are
+served as if they were one. A lane that is not asked for costs nothing, however many wait there. Ends and
+heartbeats are kept in one heap by time, whatever the order of arrival.
+
+A priority ``Policy`` chooses the lane a request waits in, and gives a verdict on the first of a lane. It
+sends nothing and reads no clock. ``standard`` serves everybody in turn; the others follow the priority-
+group document.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from .....api.consumers import ConsumerConfig, PullRequest
+from ...ports import Origin, Target
+from ..headers import WRONG_PIN_ID
+
+_SWEEP_AT: Final = 1024
+SERVE: Final = b"serve"
+"""The verdict: this request gets the message."""
+SKIP: Final = b"skip"
+"""The verdict: not this one now; it keeps its place. Any other verdict is a status that ends it."""
+_NS: Final = 1_000_000_000
+
+
+class WaitingRequest:
+    """One pull request. Times are monotonic readings in nanoseconds, 0 for never."""
+
+    __slots__ = (
+        "bounded",
+        "bytes_left",
+        "delivered",
+        "expires_ns",
+        "group",
+        "heartbeat_ns",
+        "inbox",
+        "lane",
+        "left",
+        "min_ack_pending",
+        "min_pending",
+        "no_wait",
+        "origin",
+        "pass_number",
+        "pin_id",
+        "plain",
+        "priority",
+        "quiet_since_ns",
+        "seen_seq",
+        "target",
+        "turn",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        inbox: bytes,
+        request: PullRequest,
+        now_ns: int,
+        *,
+        plain: bool,
+        origin: Origin | None = None,
+    ) -> None:
+        self.inbox = inbox
+        self.origin = origin
+        """The session that asks, where it is known."""
+        self.left = request.batch
+        """Messages still to deliver; at 0 or below (a batch of 0 wants one) the next is the last."""
+        self.bytes_left = request.max_bytes
+        self.bounded = request.max_bytes > 0
+        self.no_wait = request.no_wait
+        self.expires_ns = now_ns + round(request.expires * _NS) if request.expires else 0
+        self.heartbeat_ns = max(round(request.idle_heartbeat * _NS), 0)
+        self.quiet_since_ns = now_ns
+        self.group = request.group
+        self.min_pending = request.min_pending
+        self.min_ack_pending = request.min_ack_pending
+        self.pin_id = request.id
+        self.priority = request.priority
+        self.plain = plain
+        """Whether the body was no JSON: such a request belongs to no group."""
+        self.lane = 0
+        self.turn = 0
+        """Rises with each request that goes to the end of a lane."""
+        self.delivered = 0
+        self.seen_seq = 0
+        """The stream's last sequence on arrival: a no-wait request ends only after that is durable."""
+        self.waiting = False
+        self.target: Target | None = None
+        self.pass_number = 0
+        """The delivery pass in which ``target`` was resolved."""
+
+    @property
+    def one_shot(self) -> bool:
+        """Whether the request ends as soon as there is nothing more for it."""
+        return self.no_wait and (not self.expires_ns or self.delivered > 0)
+
+
+EndRequest: TypeAlias = Callable[[WaitingRequest, bytes], None]
+"""Finishes a request with a status that tells what it did not get."""
+
+
+class Lane:
+    """Requests in their order, and what those that wait want together."""
+
+    __slots__ = ("requests", "waiting", "wanted")
+
+    def __init__(self) -> None:
+        self.requests: deque[WaitingRequest] = deque()
+        """Some may have ended already."""
+        self.waiting = 0
+        """How many wait, those included that were popped and are to come back."""
+        self.wanted = 0
+
+    def head(self) -> WaitingRequest | None:
+        """The first that waits; it stays where it is."""
+        requests = self.requests
+        while requests and not requests[0].waiting:
+            requests.popleft()
+        return requests[0] if requests else None
+
+
+class PullQueue:
+    """The waiting requests of one consumer."""
+
+    def __init__(self, max_waiting: int, lanes: int = 1, *, merged: bool = False) -> None:
+        """``merged``: lanes are no ranks, requests are served in the order in which they joined theirs."""
+        self.max_waiting = max_waiting
+        self._lanes = [Lane() for _ in range(lanes)]
+        self._merged = merged
+        self._times: list[tuple[int, int, WaitingRequest]] = []
+        self._tie = 0
+        self._turn = 0
+        self._impatient: dict[WaitingRequest, None] = {}
+        self.waiting = 0
+        """How many requests wait."""
+        self.wanted = 0
+        """How many messages they want together."""
+
+    def __len__(self) -> int:
+        return self.waiting
+
+    def __iter__(self) -> Iterator[WaitingRequest]:
+        for lane in range(len(self._lanes)):
+            yield from self.in_lane(lane)
+
+    def in_lane(self, lane: int) -> Iterator[WaitingRequest]:
+        """Those that wait in one lane, in its order."""
+        for request in self._lanes[lane].requests:
+            if request.waiting:
+                yield request
+
+    def waiting_in(self, lanes: int) -> int:
+        """How many wait in the first ``lanes`` lanes."""
+        if lanes == len(self._lanes):
+            return self.waiting
+        return sum(lane.waiting for lane in self._lanes[:lanes])
+
+    def wanted_in(self, lanes: int) -> int:
+        """How many messages those in the first so many lanes want together."""
+        if lanes == len(self._lanes):
+            return self.wanted
+        return sum(lane.wanted for lane in self._lanes[:lanes])
+
+    @property
+    def is_full(self) -> bool:
+        return self.waiting >= self.max_waiting
+
+    @property
+    def has_one_shots(self) -> bool:
+        """Whether some waiting request asked not to wait."""
+        return bool(self._impatient)
+
+    def impatient(self) -> list[WaitingRequest]:
+        """Those that asked not to wait, in the order of the queue."""
+        return sorted(self._impatient, key=lambda request: (request.lane, request.turn))
+
+    def add(self, request: WaitingRequest) -> None:
+        """Let a request wait at the end of its lane."""
+        request.waiting = True
+        self.waiting += 1
+        wanted = max(request.left, 1)
+        self.wanted += wanted
+        lane = self._lanes[request.lane]
+        lane.waiting += 1
+        lane.wanted += wanted
+        if request.no_wait:
+            self._impatient[request] = None
+        self.push_back(request)
+        if request.expires_ns:
+            self._push_time(request.expires_ns, request)
+        if request.heartbeat_ns:
+            self._push_time(request.quiet_since_ns + request.heartbeat_ns, request)
+
+    def pop(self, lanes: int) -> WaitingRequest | None:
+        """Remove the next request of the first so many lanes; it still counts as waiting."""
+        if self._merged and lanes > 1:
+            return self._pop_eldest(lanes)
+        for lane in self._lanes[:lanes]:
+            if lane.head() is not None:
+                return lane.requests.popleft()
+        return None
+
+    def _pop_eldest(self, lanes: int) -> WaitingRequest | None:
+        """Of the first of each lane, the one that joined it before the others did."""
+        heads = [head for lane in self._lanes[:lanes] if (head := lane.head()) is not None]
+        if not heads:
+            return None
+        eldest = min(heads, key=lambda request: request.turn)
+        return self._lanes[eldest.lane].requests.popleft()
+
+    def push_back(self, request: WaitingRequest) -> None:
+        """Put a popped request at the end of its lane."""
+        self._turn += 1
+        request.turn = self._turn
+        self._lanes[request.lane].requests.append(request)
+
+    def push_front(self, request: WaitingRequest) -> None:
+        """Put a popped request back where it was."""
+        self._lanes[request.lane].requests.appendleft(request)
+
+    def move(self, request: WaitingRequest, lane: int) -> None:
+        """A popped request belongs to another lane from now on."""
+        wanted = max(request.left, 1)
+        for place, sign in ((self._lanes[request.lane], -1), (self._lanes[lane], 1)):
+            place.waiting += sign
+            place.wanted += sign * wanted
+        request.lane = lane
+
+    def serve_in_turn(
+        self,
+        count: int,
+        lanes: int,
+        pin_id: str,
+        pass_number: int,
+        now_ns: int,
+        resolve: Callable[[bytes], Target | None],
+    ) -> list[Target]:
+        """The receivers of the next ``count`` messages when each request gets one in turn.
+
+        Only the first so many lanes take part. The messages count as delivered. There are fewer receivers
+        when the next request needs a closer look: it is limited in bytes, has another id than ``pin_id``,
+        nobody listens to it, or its receiver has enough for now.
+        """
+        targets: list[Target] = []
+        turn = self._turn
+        for lane in self._lanes[:lanes]:
+            requests, wanted, begun = lane.requests, 0, turn
+            while requests and len(targets) < count:
+                request = requests[0]
+                if not request.waiting:
+                    requests.popleft()
+                    continue
+                if request.turn > begun:  # each of the lane has been looked at, and had one
+                    served = _whole_rounds(requests, count - len(targets), turn)
+                    targets += served
+                    wanted += len(served)
+                    begun = turn = turn + len(served)
+                    if served:
+                        continue
+                target = request.target
+                if request.pass_number != pass_number:
+                    target = resolve(request.inbox)
+                    if target is not None and not target.blocked:
+                        request.target = target
+                        request.pass_number = pass_number
+                        request.quiet_since_ns = now_ns
+                looked_at = request.pass_number == pass_number and request.pin_id == pin_id
+                if not looked_at or target is None or request.bounded:
+                    break
+                requests.popleft()
+                targets.append(target)
+                request.delivered += 1
+                request.left -= 1
+                if request.left > 0:
+                    wanted += 1
+                    turn += 1
+                    request.turn = turn
+                    requests.append(request)
+                else:
+                    self.finish(request)
+            self.wanted -= wanted
+            lane.wanted -= wanted
+            if requests:
+                break  # the next lane has to wait for this one
+        self._turn = turn
+        return targets
+
+    def delivered(self, request: WaitingRequest, count: int, size: int, now_ns: int) -> None:
+        """``count`` messages of ``size`` bytes together went to a request."""
+        before = max(request.left, 1)
+        request.left -= count
+        request.delivered += count
+        request.quiet_since_ns = now_ns
+        if request.bounded:
+            request.bytes_left -= size
+        less = before - max(request.left, 1)
+        self.wanted -= less
+        self._lanes[request.lane].wanted -= less
+
+    def finish(self, request: WaitingRequest) -> None:
+        """A request is over, whether it stands in a lane or was popped."""
+        if request.waiting:
+            request.waiting = False
+            wanted = max(request.left, 1)
+            self.waiting -= 1
+            self.wanted -= wanted
+            lane = self._lanes[request.lane]
+            lane.waiting -= 1
+            lane.wanted -= wanted
+            self._impatient.pop(request, None)
+            self._sweep()
+
+    def next_time_ns(self) -> int | None:
+        times = self._times
+        while times and not times[0][2].waiting:
+            heapq.heappop(times)
+        return times[0][0] if times else None
+
+    def due(self, now_ns: int) -> Iterator[tuple[WaitingRequest, bool]]:
+        """What is due, by time: (request, True when it has expired, False for a heartbeat).
+
+        A caller that stops early gets the rest the next time.
+        """
+        times = self._times
+        while times and times[0][0] <= now_ns:
+            request = heapq.heappop(times)[2]
+            if not request.waiting:
+                continue
+            if request.expires_ns and request.expires_ns <= now_ns:
+                yield request, True
+            elif request.heartbeat_ns:
+                is_quiet = request.quiet_since_ns + request.heartbeat_ns <= now_ns
+                if is_quiet:
+                    request.quiet_since_ns = now_ns
+                self._push_time(request.quiet_since_ns + request.heartbeat_ns, request)
+                if is_quiet:
+                    yield request, False
+
+    def _push_time(self, at_ns: int, request: WaitingRequest) -> None:
+        self._tie += 1
+        heapq.heappush(self._times, (at_ns, self._tie, request))
+
+    def _sweep(self) -> None:
+        """Drop finished requests from heap and lanes once they outnumber the waiting ones."""
+        if len(self._times) > 4 * self.waiting + _SWEEP_AT:
+            # In place: ``due`` may be looking at this very list.
+            self._times[:] = [entry for entry in self._times if entry[2].waiting]
+            heapq.heapify(self._times)
+        for lane in self._lanes:
+            requests = lane.requests
+            if len(requests) > 2 * lane.waiting + _SWEEP_AT:
+                alive = [request for request in requests if request.waiting]
+                requests.clear()
+                requests.extend(alive)
+
+
+def _whole_rounds(requests: deque[WaitingRequest], count: int, turn: int) -> list[Target]:
+    """The receivers of as many messages as go to all these in turn and leave each waiting for more.
+
+    At most ``count``; all are ready to be served. ``turn`` is the last one that was taken.
+    """
+    size = len(requests)
+    rounds = min(count // size, min([request.left for request in requests]) - 1)
+    if rounds <= 0:
+        return []
+    targets: list[Target] = []
+    for place, request in enumerate(requests, turn + (rounds - 1) * size + 1):
+        assert request.target is not None
+        targets.append(request.target)
+        request.delivered += rounds
+        request.left -= rounds
+        request.turn = place
+    return targets * rounds
+
+
+class Policy:
+    """The order in which a consumer serves its requests: everybody in turn, unless it is overridden."""
+
+    lanes = 1
+    merged = False
+    """Whether the lanes are served as one queue, as long as all of them are open."""
+    steady = True
+    """Whether a request that waits alone keeps its verdict for a whole batch."""
+    pin_id = ""
+    """The id that a request must have to be served without a look; "" while there is no pin."""
+
+    @property
+    def open_lanes(self) -> int:
+        """How many lanes, from the first on, may be served now."""
+        return self.lanes
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether those in the open lanes are served in turn without a verdict on each."""
+        return True
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Take an updated configuration; the kind of policy stays."""
+
+    def lane(self, request: WaitingRequest) -> int:
+        """Where a request waits; that may be another lane once it was served."""
+        return 0
+
+    def verdict(
+        self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
+    ) -> bytes:
+        """SERVE, SKIP, or the status that ends the request.
+
+        ``pending`` counts the message in question, ``ack_pending`` does not.
+        """
+        return SERVE
+
+    def header(self) -> bytes:
+        """A header line for the message about to be delivered, or ``b""``."""
+        return b""
+
+    def rejected(self, request: WaitingRequest) -> None:
+        """The message was too large for the request that was to have it."""
+
+
+class Overflow(Policy):
+    """Requests with thresholds wait until one is reached, and behind those without."""
+
+    lanes = 2
+    steady = False
+
+    def lane(self, request: WaitingRequest) -> int:
+        return 1 if request.min_pending or request.min_ack_pending else 0
+
+    def verdict(
+        self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
+    ) -> bytes:
+        if request.lane == 0:
+            return SERVE
+        enough = 0 < request.min_pending <= pending or 0 < request.min_ack_pending <= ack_pending
+        return SERVE if enough else SKIP
+
+
+class Prioritized(Policy):
+    """The lowest ``priority`` first; within one, everybody in turn."""
+
+    lanes = 10
+
+    def lane(self, request: WaitingRequest) -> int:
+        return request.priority
+
+
+class PinnedClient(Policy):
+    """One client gets everything, the others stand by.
+
+    Requests with an id wait in the first lane, those that stand by in the second. While there is a pin
+    nobody looks at the second: a hundred clients that stand by cost a delivery nothing.
+
+    The pin is given with a message, kept alive by pulls that carry it, and late after ``timeout_ns``
+    without one. Clearing ``pin_id`` removes it. ``on_pinned`` is told whose request it was, and notes the
+    time of the wall clock in ``pinned_ns``.
+    """
+
+    lanes = 2
+    merged = True
+
+    def __init__(self, timeout_ns: int, new_id: Callable[[], str]) -> None:
+        self.timeout_ns = timeout_ns
+        self._new_id = new_id
+        self.pin_id = ""
+        self.pinned_ns = 0
+        self.deadline_ns = 0
+        self._fresh: WaitingRequest | None = None
+        self.on_pinned: Callable[[Origin | None], None] = lambda _origin: None
+
+    def configure(self, config: ConsumerConfig) -> None:
+        self.timeout_ns = round(config.priority_timeout * _NS)
+
+    @property
+    def open_lanes(self) -> int:
+        return 1 if self.pin_id else 2
+
+    @property
+    def takes_turns(self) -> bool:
+        return bool(self.pin_id)
+
+    def lane(self, request: WaitingRequest) -> int:
+        return 0 if request.pin_id else 1
+
+    def pulled(self, request: WaitingRequest, now_ns: int) -> None:
+        """A pull arrived: one that carries the pin keeps it alive."""
+        if self.pin_id and request.pin_id == self.pin_id:
+            self.deadline_ns = now_ns + self.timeout_ns
+
+    def verdict(
+        self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
+    ) -> bytes:
+        self._fresh = None
+        if self.pin_id:
+            if request.pin_id == self.pin_id:
+                return SERVE
+            return WRONG_PIN_ID if request.pin_id else SKIP
+        if request.pin_id:
+            return WRONG_PIN_ID
+        if not request.plain:
+            self.pin_id = request.pin_id = self._new_id()
+            self.deadline_ns = now_ns + self.timeout_ns
+            self._fresh = request
+            self.on_pinned(request.origin)
+        return SERVE
+
+    def header(self) -> bytes:
+        return b"Nats-Pin-Id: %b\r\n" % self.pin_id.encode()
+
+    def rejected(self, request: WaitingRequest) -> None:
+        if self._fresh is request:
+            self.pin_id = ""
+            self._fresh = None
+
+    def is_late(self, now_ns: int) -> bool:
+        """Whether the pinned client has not pulled in time."""
+        return bool(self.pin_id) and now_ns >= self.deadline_ns
+
+
+def make_policy(config: ConsumerConfig, new_id: Callable[[], str]) -> Policy:
+    """The policy a consumer's configuration asks for."""
+    if config.priority_policy == "overflow":
+        return Overflow()
+    if config.priority_policy == "prioritized":
+        return Prioritized()
+    if config.priority_policy == "pinned_client":
+        return PinnedClient(round(config.priority_timeout * _NS), new_id)
+    return Policy()
