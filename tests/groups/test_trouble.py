@@ -8,8 +8,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
+import leftovers
+import peers
+from headrace.api.consumers import ConsumerConfig
 from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream
 from headrace.groups import (
@@ -114,6 +118,46 @@ async def test_a_queue_that_was_closed_or_numbers_otherwise(js: JetStream) -> No
     assert await kinds(js, group) == ["closed-queue"]
     await elastic.change(js, "S", "g")
     assert await kinds(js, group) == []
+
+
+async def test_messages_before_the_place_of_a_members_consumer_are_told_and_the_advice_helps(
+    js: JetStream, reference_server: peers.ServerProcess
+) -> None:
+    """Of another client: made on nats-server while one of its name was being deleted."""
+    await js.create_stream(name="O", subjects=["o.*"])
+    group = await elastic.create(js, "O", "e", 1, partitioning_filters=BY_KEY, members=["m"])
+    await publish(js, 3)
+    await until(lambda: _has(js, "O-e", 3))
+    config = ConsumerConfig(
+        name="m",
+        ack_policy="explicit",
+        ack_wait=30.0,
+        priority_groups=("PCG",),
+        priority_policy="pinned_client",
+        priority_timeout=5.0,
+        filter_subjects=("0.o.1", "0.o.2"),
+    )
+    before = await js.create_consumer("O-e", config)
+    for message in await before.fetch(2, group="PCG"):
+        await message.ack_sync()
+    with leftovers.consumers_place(reference_server, "O-e", "m"):
+        await before.delete()
+    wider = msgspec.structs.replace(config, filter_subjects=("0.>",))
+    await js.create_consumer("O-e", wider)
+    found = await troubles(js, group)
+    assert [each.kind for each in found] == ["passed-over"] * (
+        reference_server.name == "nats-server"
+    )
+    for trouble in found:
+        command = ["headrace", "consumer", "rm", "O-e", "m"]
+        assert trouble.mend.split()[:5] == command
+        await js.delete_consumer("O-e", "m")
+        await js.create_consumer("O-e", wider)
+    assert await kinds(js, group) == []
+
+
+async def _has(js: JetStream, stream: str, messages: int) -> bool:
+    return (await (await js.stream(stream)).info()).state.messages == messages
 
 
 async def test_a_filter_that_nothing_ever_matched_is_worth_knowing(js: JetStream) -> None:

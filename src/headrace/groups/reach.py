@@ -40,7 +40,7 @@ class Trouble(NamedTuple):
     Attributes:
         kind: a word for programs: ``unnumbered``, ``beyond``, ``outside``, ``unmatched``, ``nothing-yet``,
             ``no-stream``, ``no-queue``, ``other-queue``, ``closed-queue``, ``copy-fails``, ``stranger``,
-            ``interest``; of members alone ``change-left``.
+            ``interest``, ``passed-over``; of members alone ``change-left``.
         text: what is the case.
         mend: what mends it, a command if there is one.
         is_certain: whether messages surely pass by; else it is worth knowing, and may be meant.

@@ -8,9 +8,10 @@ stored, their counts; nothing is asked for each message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
+from ..api.consumers import ConsumerInfo
 from ..api.errors import Errors
 from ..client import Stream
 from ..client.seam import api_of
@@ -161,7 +162,11 @@ async def _of_elastic(
         mend = f"headrace stream info {stream_of(group)}"
         found = (Trouble("other-queue", text, mend),)
         return found if await _is_unchanged(js, group) else ()
-    found = _kept_for_nobody(js, origin) + _of_queue(group, queue) + await _strangers(js, queue)
+    consumers = list[ConsumerInfo]()
+    if queue.state.consumer_count:
+        consumers = [each async for each in js.consumers(stream_of(group))]
+    found = _kept_for_nobody(js, origin) + _of_queue(group, queue) + _strangers(queue, consumers)
+    found += await _passed_over(js, queue, consumers)
     if group.change is None:
         found += reach.by_configuration(group, origin.config)
         found += await _in_queue(js, group, queue)
@@ -183,12 +188,10 @@ def _of_queue(group: ElasticGroup, queue: StreamInfo) -> tuple[Trouble, ...]:
     return found
 
 
-async def _strangers(js: JetStream, queue: StreamInfo) -> tuple[Trouble, ...]:
+def _strangers(queue: StreamInfo, consumers: Collection[ConsumerInfo]) -> tuple[Trouble, ...]:
     """Consumers of the work queue that no member made: a work queue lets no other one read what they do."""
-    if not queue.state.consumer_count:
-        return ()
     name = queue.config.name
-    names = sorted([each.name async for each in js.consumers(name) if not is_groups_own(each)])
+    names = sorted(each.name for each in consumers if not is_groups_own(each))
     if not names:
         return ()
     text = (
@@ -196,6 +199,35 @@ async def _strangers(js: JetStream, queue: StreamInfo) -> tuple[Trouble, ...]:
         "member can be handed"
     )
     return (Trouble("stranger", text, f"headrace consumer rm {name} {names[0]}"),)
+
+
+async def _passed_over(
+    js: JetStream, queue: StreamInfo, consumers: Collection[ConsumerInfo]
+) -> tuple[Trouble, ...]:
+    """Messages of the work queue that a member's consumer counts as acknowledged, and that are still there.
+
+    nats-server (2.15) makes such a consumer where it deletes one of its name at the same moment: the new one
+    stands where the old one stood. Members see that when they make theirs; others do not.
+    """
+    own = [each for each in consumers if is_groups_own(each) and each.config.max_deliver <= 0]
+    if queue.state.messages <= sum(each.num_pending + each.num_ack_pending for each in own):
+        return ()
+    stream = Stream(api_of(js), queue.config.name, queue)
+    config = [(each, each.config.filter_subjects or (each.config.filter_subject,)) for each in own]
+    looks = [(each, subject) for each, subjects in config for subject in subjects]
+    for consumer, subject in looks[:ASKED_MAX]:
+        first = await _first(stream, subject or ">")
+        if not first or first > consumer.ack_floor.stream_seq:
+            continue
+        if await _first(stream, subject or ">") != first:
+            continue  # it was on its way out: the server removes it after it has counted it
+        text = (
+            f"message {first} of its work queue lies before the place of consumer "
+            f"{consumer.name!r}, which nobody acknowledged it to: no member is handed it"
+        )
+        mend = f"headrace consumer rm {queue.config.name} {consumer.name}"
+        return (Trouble("passed-over", text, f"{mend}    its member makes it again"),)
+    return ()
 
 
 async def _in_queue(js: JetStream, group: ElasticGroup, queue: StreamInfo) -> tuple[Trouble, ...]:
@@ -261,14 +293,19 @@ async def _counts(stream: Stream, info: StreamInfo) -> dict[str, int] | None:
 
 async def _finds_any(stream: Stream, filters: Iterable[str]) -> bool:
     for each in filters:
-        try:
-            await stream.get_next_message(each)
-        except JetStreamApiError as error:
-            if error.code != 404:
-                raise
-        else:
+        if await _first(stream, each):
             return True
     return False
+
+
+async def _first(stream: Stream, subject: str) -> int:
+    """The sequence of the first message of ``subject``; 0 if there is none."""
+    try:
+        return (await stream.get_next_message(subject)).sequence
+    except JetStreamApiError as error:
+        if error.code != 404:
+            raise
+        return 0
 
 
 def _no_stream(group: StaticGroup | ElasticGroup) -> Trouble:

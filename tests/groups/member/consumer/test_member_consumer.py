@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
+import leftovers
 import peers
 from headrace.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
 from headrace.client import JetStream
@@ -54,14 +53,8 @@ async def test_a_consumer_with_the_place_of_a_deleted_one_is_made_anew_and_nothi
     before = await js.create_consumer("S-g", config)
     for message in await before.fetch(8):
         await message.ack_sync()
-    places = [*reference_server.store_dir.glob("jetstream/*/streams/S-g/obs/a/o.dat")]
-    assert len(places) == (reference_server.name == "nats-server")
-    if places:
-        place = await _when_written(places[0])
-    await before.delete()
-    if places:
-        places[0].parent.mkdir(parents=True, exist_ok=True)
-        places[0].write_bytes(place)
+    with leftovers.consumers_place(reference_server, "S-g", "a"):
+        await before.delete()
     handled: list[bytes] = []
     errors: list[Exception] = []
 
@@ -72,16 +65,3 @@ async def test_a_consumer_with_the_place_of_a_deleted_one_is_made_anew_and_nothi
     async with elastic.join(js, "S", "g", "a", handle, on_error=errors.append):
         await until(lambda: len(handled) == 2)
     assert (handled, errors) == ([b"0", b"5"], [])
-
-
-async def _when_written(place: Path) -> bytes:
-    """The file of a consumer's place, which is written soon after it changed."""
-    there = place.stat().st_mtime_ns
-
-    def is_quiet() -> bool:
-        nonlocal there
-        before, there = there, place.stat().st_mtime_ns
-        return before == there and place.stat().st_size > 0
-
-    await until(is_quiet)
-    return place.read_bytes()
