@@ -246,8 +246,8 @@ class TestInSpark:
         frame = self.load(spark, feed)
         frame.createOrReplaceTempView("again")
         using = f"USING jetstream OPTIONS (servers '{feed.url}', stream '{feed.name}')"
-        spark.sql(f"CREATE TEMPORARY VIEW made {using}")
-        table = f"again_{feed.name}"
+        view, table = f"made_{feed.name}", f"again_{feed.name}"
+        spark.sql(f"CREATE TEMPORARY VIEW {view} {using}")
         spark.sql(f"CREATE TABLE {table} {using}")
         named = spark.table(table)
         bounded = self.load(spark, feed, endingOffsets=3)
@@ -257,12 +257,12 @@ class TestInSpark:
                 assert frame.count() == end
                 assert len(frame.where("sequence > 5").collect()) == max(0, end - 5)
                 assert named.count() == end
-                for name in ("again", "made", table):
+                for name in ("again", view, table):
                     assert spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0] == end
                 assert bounded.count() == min(3, end)
         finally:
             spark.sql(f"DROP TABLE {table}")
-            spark.sql("DROP VIEW made")
+            spark.sql(f"DROP VIEW {view}")
 
     @ON_OURS
     def test_a_frame_split_by_partition_and_used_twice_in_a_query_has_all_rows_in_both_uses(
