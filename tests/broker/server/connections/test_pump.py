@@ -27,7 +27,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_broker_runs_on_either_loop(name: str) -> None:
     async def main() -> None:
-        async with Broker(monitor_port=0, ping_interval=0.01) as broker:
+        async with Broker(monitor_port=0, ping_interval=0.1) as broker:
             client = await nats.connect(broker.client_url, allow_reconnect=False)
             subscription = await client.subscribe("a")
             for number in range(100):
