@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from tomllib import TOMLDecodeError
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,9 +17,6 @@ from headrace.errors import ConfigurationError
 from headrace.limits import NESTING_MAX
 from headrace.pipeline.declaring.document import read_toml
 from headrace.pipeline.model import PipelineError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DEEP = 100_000
 

@@ -11,8 +11,9 @@ import contextlib
 import re
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import httpx2
 import msgspec
@@ -36,17 +37,13 @@ from headrace.jobs.store import open_database
 from headrace.spark.batches.driver import Driver
 from headrace.spark.offsets import Offset
 from headrace.spark.options import SourceOptions, parse_options
+from headrace.spark.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 from headrace.worker import Done
 from jobs_world import World as JobsWorld
 from waiting import until
 
 from .world import RefusedError, World, command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.spark.slices import Slice
 
 PATIENCE_S = 30.0
 """nats-server's copies begin some seconds later, and a group's members wait for leases."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -13,10 +14,6 @@ from hypothesis import strategies as st
 
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.drawing import Edge, Graph, Part, graph_of, mermaid_of, svg_of, tree_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FILE = """
 [pipeline]

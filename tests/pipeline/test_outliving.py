@@ -8,9 +8,9 @@ says which test proves which of its fields.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,16 +28,12 @@ from headrace.pipeline.checkpoints.checkpoint import (
 from headrace.pipeline.checkpoints.results_folder import OF_CHECKPOINT, OF_RESULTS, SPARK_LOG
 from headrace.pipeline.checkpoints.totals import Batch, Totals
 from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.model import Declared
 from headrace.pipeline.queries.handlers import Numbers
 from headrace.pipeline.status.notes import Notes, file_of, this_process
 from headrace.pipeline.status.notes import write as write_notes
 from headrace.pipeline.status.status import status_of
 from headrace.spark.set_aside import Aside, tell
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.pipeline.model import Declared
 
 
 @pytest.fixture

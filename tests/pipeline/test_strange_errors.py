@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,6 @@ from headrace.pipeline.declaring.functions import read_python
 from headrace.pipeline.failures.causes import cause_of
 from headrace.pipeline.model import PipelineError
 from headrace.pipeline.spark_errors import LONGEST, sentence_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 """What takes so long grows by more than its bytes, however slow the machine is."""
 

@@ -10,13 +10,15 @@ import json
 import os
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import peers
 from headrace.errors import HeadraceError
 from headrace.spark.links.control import Control
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.overflow import query as overflow_query
 from headrace.spark.overflow.consumer import acknowledge
@@ -25,11 +27,6 @@ from headrace.spark.reading.gets import MessageGets
 from sim.spark.engine import Attempt, Checkpoint, Driver, SparkError
 from sim.spark.procs import Killed, here
 from sim.spark.wire import Broker, VirtualSocket
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.spark.links.link import Link
 
 peers.package("pyspark")
 

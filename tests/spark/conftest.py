@@ -9,7 +9,9 @@ import os
 import shutil
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,9 +34,6 @@ from registry_server import RegistryServer
 from .losses import Losses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 _numbers = itertools.count(1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,6 @@ from headrace.spark.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 from headrace.wire import INFO, Frame, Parser
 from token_forge import Key, credentials, token
-
-if TYPE_CHECKING:
-    import socket
-    from pathlib import Path
 
 pytestmark = pytest.mark.peer
 Serve = Callable[..., peers.ServerProcess]

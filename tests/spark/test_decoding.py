@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.sql import types as t
@@ -15,10 +16,7 @@ from headrace.spark.slices import Slice
 from headrace.spark.tasks.bad_messages import BadMessageError
 from headrace.spark.tasks.read_slice import read_slice
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .conftest import Feed
+from .conftest import Feed
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from headrace.spark.ending import announce, forget, is_announced
 from headrace.spark.options import parse_options
 from headrace.spark.options.source import NO_USE, Use
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 USE = Use(source="orders", run="a1")
 

@@ -7,7 +7,9 @@ import json
 import os
 import random
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from headrace.cli import main
 from headrace.client import connect
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.groups import elastic, static
+from headrace.groups.message import GroupMessage
 from headrace.spark.grouped.holding import give_back
 from headrace.spark.grouped.offsets import GroupOffset, Piece, split
 from headrace.spark.offsets import DataLossError
@@ -34,12 +37,6 @@ from .grouped_world import (
     run_until,
     until_left,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from headrace.groups.message import GroupMessage
 
 QUICK = ConsumerConfig(ack_wait=1.0)
 

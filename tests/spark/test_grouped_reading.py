@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,10 @@ from headrace.client import connect
 from headrace.spark.grouped import query as grouped_query
 from headrace.spark.options import parse_options
 from headrace.spark.reading.gets import DirectGets
+from headrace.spark.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 
 from .grouped_world import KEYS, Place, a_place, make_elastic, until_left
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from headrace.spark.slices import Slice
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
 from headrace.spark.frames import Chunk, PayloadChunk
+from headrace.spark.links.link import Link
 from headrace.spark.reading.reader import ReadPlan, read_payloads, read_range
 from headrace.spark.reading.snapshot import SnapshotPlan, read_snapshot
 
+from .conftest import Feed
+from .losses import Losses
 from .virtual import Time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from headrace.spark.links.link import Link
-
-    from .conftest import Feed
-    from .losses import Losses
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,9 +28,7 @@ from .grouped_world import (
     partitioned,
     until_left,
 )
-
-if TYPE_CHECKING:
-    from .losses import Losses
+from .losses import Losses
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,14 +11,8 @@ from headrace.spark.batches.lag import document, prometheus
 from headrace.spark.lost_messages import Loss, merged, read_losses, tell
 from headrace.spark.options.source import Use
 
+from .conftest import Feed
 from .queries import driver
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from .conftest import Feed
 
 
 def test_a_loss_is_a_line_in_the_log_and_in_the_file(

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,10 @@ from headrace.pipeline.checking.sources_and_sinks import check
 from headrace.pipeline.checkpoints.fingerprints import plan_of
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.lease import Standby, holder_of, who_we_are
+from headrace.pipeline.model import Declared
 from headrace.pipeline.queries.frames import Frames
 from headrace.pipeline.running.run import run_here
+from headrace.pipeline.running.runner import Ended
 from headrace.pipeline.status.meter import Meter
 from headrace.pipeline.status.notes import this_process
 from headrace.pipeline.status.publishing import Publisher
@@ -35,12 +38,7 @@ from readers import Piece, pieces_of
 from waiting import until_here
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
-
-    from headrace.pipeline.model import Declared
-    from headrace.pipeline.running.runner import Ended
 
 pytestmark = pytest.mark.spark
 

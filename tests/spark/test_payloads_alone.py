@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,10 +17,7 @@ from headrace.spark.slices import Slice
 from headrace.spark.tasks.bad_messages import BadMessageError
 from headrace.spark.tasks.read_slice import read_slice
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .conftest import Feed
+from .conftest import Feed
 
 COUNT = 6000
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,17 +12,13 @@ import pytest
 from headrace import sync
 from headrace.pipeline.checkpoints.checkpoint import checkpoint_of, read_skipped
 from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.failures.causes import Poison
 from headrace.pipeline.running.run import run_here
 
 from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from headrace.pipeline.failures.causes import Poison
 
 pytestmark = [
     pytest.mark.spark,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import NO_CONSENT, Consent, Declared, PipelineError
 from headrace.pipeline.queries.frames import Frames, start
 from headrace.pipeline.running.run import replay, run_here
+from headrace.pipeline.running.runner import Ended
 from headrace.pipeline.status.status import status_of
 from headrace.pipeline.triggers import AVAILABLE_NOW
 from headrace.spark.lost_messages import Loss
@@ -28,11 +30,7 @@ from headrace.spark.lost_messages import Loss
 from .conftest import ON_OURS, Feed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
-
-    from headrace.pipeline.running.runner import Ended
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,8 @@ import io
 import json
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
@@ -27,16 +28,11 @@ from headrace.spark.decoding.columns import source_schema
 from headrace.spark.links.outages import ServerPatience
 from headrace.spark.options import parse_options
 from headrace.spark.options.decoding import WORDS
+from registry_server import RegistryServer
 
+from .conftest import Feed
 from .test_decoding import publish, read, schema
 from .test_decoding_formats import V1, V2, avro
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from registry_server import RegistryServer
-
-    from .conftest import Feed
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

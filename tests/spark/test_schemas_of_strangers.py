@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,13 +16,9 @@ from headrace.schemas.limits import NOTHINGS_MAX
 from headrace.spark.decoding import avros, protobufs
 from headrace.spark.decoding.decoded import COLUMNS_MAX
 
+from .conftest import Feed
 from .test_decoding import read, schema
 from .test_decoding_formats import Bucket, bucket, publish_with
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from .conftest import Feed
 
 __all__ = ["bucket"]  # a fixture
 

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -32,9 +32,6 @@ from nats_cluster import Cluster
 from spark_standalone import LEAN, Standalone
 from token_forge import Key, credentials, token
 from waiting import until_here
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [
     pytest.mark.spark,

@@ -9,7 +9,9 @@ import itertools
 import json
 import math
 import struct
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -22,20 +24,16 @@ from hypothesis import strategies as st
 from headrace.errors import ConfigurationError
 from headrace.spark.decoding import avros, protobufs
 from headrace.spark.decoding.arrows import ArrowFormat
+from headrace.spark.decoding.decoded import Format
 from headrace.spark.decoding.jsons import JsonFormat
 from headrace.spark.sink.layout import Layout, check_types
 from headrace.spark.sink.options import ValueSchema
 from headrace.spark.sink.values import UnfitValue, encoder_of
 
+from .conftest import Feed
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from headrace.spark.decoding.decoded import Format
-
-    from .conftest import Feed
 
 SCHEMA = pa.schema(
     [

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
 from ..pipeline.declaring.reading import read
+from ..pipeline.failures.causes import Poison
 from ..pipeline.failures.supervising import Outage
-from ..pipeline.model import PipelineError
+from ..pipeline.model import Declared, PipelineError
 from ..pipeline.running.run import run_here
 from ..pipeline.session.session import check_java as _check_java
 from ..pipeline.session.session import settings_of, start_session
 from ..pipeline.standby.rehearsal import GivenUpError, Rehearsal
+from ..pipeline.standby.state import Ready
 from ..pipeline.status.status import status_of
 from .errors import DemoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from ..pipeline.checkpoints.totals import Batch, Totals, ViewRows
-    from ..pipeline.failures.causes import Poison
     from ..pipeline.failures.supervising import Outage
-    from ..pipeline.model import Declared
     from ..pipeline.running.runner import Ended, Runner
-    from ..pipeline.standby.state import Ready
     from ..spark.lost_messages import Loss
 
 FILE: Final = Path(__file__).with_name("flights.toml")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from .graph import quarantined
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from .model import Declared, Sink, Source, View
+from .model import Declared, Sink, Source, View
 
 Kind = Literal["source", "view", "sink"]
 Way = Literal["rows", "rejected", "after", "stream"]

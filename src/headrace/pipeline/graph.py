@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from .model import FILE_SINKS, Declared, Expectation, Problem, Sink, Source, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _SQL_WORDS: Final = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`([^`]*)`|([A-Za-z_]\w*)", re.DOTALL

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import difflib
 import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
 
 from ..errors import HeadraceError
 from .triggers import CONTINUOUS, Trigger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
 
 class Place(NamedTuple):

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..api.times import format_time, parse_time
 from ..errors import ConfigurationError
 from ..spark.links.control import Control
 from ..spark.links.link import Link
+from ..spark.options import SourceOptions
 from .checkpoints.checkpoint import Generation, Start, checkpoint_of, exclusively, suffix_of
 from .checkpoints.folders import LocalFolder, folder_of, is_local
 from .checkpoints.results_folder import (
@@ -27,11 +29,6 @@ from .graph import streaming_of
 from .lease import holder_of
 from .model import WRITTEN_AS_FILES, Declared, Sink, Source, did_you_mean
 from .options import JETSTREAM, place_of_results, source_options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ..spark.options import SourceOptions
 
 _NUMBER: Final = re.compile(r"\d+")
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from .options.source import Use
+from .options.source import Use
 
 _LOG: Final = logging.getLogger("headrace.spark")
 _LOSSES: Final = ".losses.jsonl"

@@ -15,22 +15,22 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..documents import read_json
 from ..errors import ConfigurationError
 from .links.control import Control, settled_head
+from .links.link import Link
 from .links.outages import ServerPatience
 from .offsets import DataLossError, Offset, StreamHead, reset_of
+from .options import StartPosition
+from .slices import Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from .links.link import Link
-    from .options import SourceOptions, StartPosition
-    from .slices import Slice
+    from .options import SourceOptions
 
 
 def locate(control: Control, position: StartPosition, head: StreamHead, *, as_end: bool) -> int:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from ..api.streams import StreamConfig
 from ..sink_markers import SPACE
-
-if TYPE_CHECKING:
-    from ..api.streams import StreamConfig
-    from .options import SourceOptions
+from .options import SourceOptions
 
 Count: TypeAlias = Callable[[int, int], int]
 

@@ -6,6 +6,7 @@ call in the process that runs the query.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import (
@@ -38,8 +39,6 @@ from .slices import Slice
 from .tasks.read_slice import current_job, read_slice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

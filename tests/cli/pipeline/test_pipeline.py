@@ -7,8 +7,8 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,9 +25,6 @@ from headrace.pipeline.failures.supervising import Outage
 from headrace.pipeline.model import Place, Problem
 from headrace.pipeline.running.runner import Ended
 from headrace.spark.lost_messages import Loss
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

@@ -5,22 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import peers
 from headrace.client import connect
 from headrace.client.net.nkeys import KeyPair, PlainSigner, read_credentials
 from headrace.client.net.options import Options
 from headrace.errors import AuthorizationError, ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import peers
 
 
 def seed_of(raw: bytes, kind: int = 20 << 3) -> str:

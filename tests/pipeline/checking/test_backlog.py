@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import peers
 from certificates import self_signed
 from headrace import sync
 from headrace.errors import ConfigurationError, ConnectFailedError
@@ -14,18 +17,12 @@ from headrace.pipeline.checking import backlog
 from headrace.pipeline.checking.sources_and_sinks import check_options
 from headrace.pipeline.checkpoints.checkpoint import Start
 from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.model import Declared, Sink
 from headrace.pipeline.resets import reset
 from headrace.pipeline.triggers import parse_trigger
 from waiting import until_here
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import peers
-    from headrace.pipeline.model import Declared, Sink
 
 ALL_SEEN = "not all of the group's messages are seen: nats-server copies them in its own time"
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+import peers
 from headrace import sync
 from headrace.pipeline.checking.sources_and_sinks import check, check_options
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Unasked
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    import peers
 
 Write = Callable[..., Path]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +11,6 @@ from headrace.pipeline.checking.plans import told_of_order
 from headrace.pipeline.declaring.reading import read
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 STREAMS = "~Join Inner, (k#3L = k#19L)\n:- ~A\n+- ~B\n"
 TABLE = "~Join Inner, (k#3L = k#19L)\n:- ~A\n+- B [k#19L]\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,15 +21,11 @@ from headrace.pipeline.checkpoints.results_folder import (
     check_results,
 )
 from headrace.pipeline.declaring.reading import read
+from headrace.pipeline.model import Declared
 from headrace.pipeline.options import place_of_results
 from headrace.pipeline.resets import reset
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.pipeline.model import Declared
 
 
 class Query:

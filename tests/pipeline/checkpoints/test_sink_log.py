@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
@@ -20,9 +20,6 @@ from headrace.pipeline.checkpoints.results_folder import SPARK_LOG, SinkLog, bin
 from headrace.pipeline.declaring.reading import read
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture

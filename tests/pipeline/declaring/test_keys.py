@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,9 +14,6 @@ from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import PipelineError
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "pipelines.md"
 SHOWN = {

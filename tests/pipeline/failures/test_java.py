@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,10 +16,6 @@ from headrace.pipeline.model import DEFAULT_RESTARTS, NO_RESTARTS, Declared, Res
 
 from ..conftest import ORDERS
 from .test_supervising import Supervised, failing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 GONE = SparkGoneError("no answer")
 

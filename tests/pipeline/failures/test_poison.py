@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,14 +22,9 @@ from headrace.pipeline.checkpoints.checkpoint import (
 from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.failures.causes import Poison, Verdict
 from headrace.pipeline.failures.poison import FOUND_MAX, Search
-from headrace.pipeline.model import Place
+from headrace.pipeline.model import Declared, Place
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from headrace.pipeline.model import Declared
 
 VIEW = '[views.v]\nsql = "SELECT * FROM orders"\notherwise = "quarantine"\nletters = "dead"\n'
 TEXT = ORDERS.replace('from = "orders"', 'from = "v"') + VIEW

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from headrace.identity import Sameness
 from headrace.pipeline.declaring.reading import read
@@ -10,10 +11,6 @@ from headrace.pipeline.failures.causes import FULL_BYTES, Cause, remedy
 from headrace.spark.offsets import Offset, StreamHead, refusal, reset_of
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def test_a_new_checkpoint_is_a_command_to_type(write: Callable[..., Path]) -> None:

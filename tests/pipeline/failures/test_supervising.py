@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,15 +22,11 @@ from headrace.pipeline.model import (
     Sink,
 )
 from headrace.pipeline.running import run
+from headrace.pipeline.running.runner import Ended
 from headrace.spark.sink.markers import FencedError, Plan, PlanId, next_plan
 
 from ..conftest import ORDERS
 from ..running.test_runner import FakeQuery, World, with_trigger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.pipeline.running.runner import Ended
 
 
 class Servers:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -15,10 +17,6 @@ from headrace.pipeline.failures.supervising import JavaLost
 from headrace.pipeline.running import life
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Heard:

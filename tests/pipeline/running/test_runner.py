@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -11,14 +13,9 @@ from headrace.pipeline.declaring.reading import read
 from headrace.pipeline.model import Declared, PipelineError, Problem, Sink
 from headrace.pipeline.running.runner import ASKING_S, Ended, Phase, Runner
 from headrace.pipeline.triggers import Trigger, parse_trigger
+from headrace.spark.lost_messages import Loss
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from headrace.spark.lost_messages import Loss
 
 
 class World:

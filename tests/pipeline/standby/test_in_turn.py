@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
 from headrace.pipeline.standby.readiness import LOOK_S, REST_MAX_S, WAITS_S, in_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
 pytest.importorskip("fcntl")
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,6 @@ from headrace.pipeline.standby import readiness as module
 from headrace.pipeline.standby.readiness import RETRY_MAX_S, RETRY_S, Readiness, pause_after
 from headrace.pipeline.standby.state import Ready
 from waiting import until_here
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PLACE = Place(Path("orders.toml"), 3)
 MISSING = Problem(PLACE, "there is no stream 'ORDERS'")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -23,9 +23,6 @@ from headrace.pipeline.status.recorder import Recorder, told
 from headrace.spark.lost_messages import Loss
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ALERTS = guides.ROOT / "src/headrace/packaging/monitoring" / "headrace-pipeline-alerts.yml"
 OF_OUT = '{pipeline="orders",query="out"}'

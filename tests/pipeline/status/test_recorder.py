@@ -3,9 +3,9 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +20,6 @@ from headrace.pipeline.status.recorder import Recorder, told
 from headrace.pipeline.status.status import status_of
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 US = this_process()
 NOWHERE = 'options = { stream = "ORDERS", servers = "nats://127.0.0.1:1" }'

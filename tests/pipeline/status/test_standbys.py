@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -27,10 +28,6 @@ from headrace.pipeline.status.recorder import Recorder
 from headrace.pipeline.status.status import status_of
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 HERE = this_process()
 NOW = 1_000.0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +10,6 @@ from headrace.pipeline.model import Declared, PipelineError
 from headrace.pipeline.testing.cases import read_cases, write_expected
 
 from ..conftest import ORDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from headrace.spark.batches import driver as idle
 from headrace.spark.links import link, outages
 from headrace.spark.links.link import Link
 from headrace.spark.links.pool import LinkPool
+from headrace.spark.options import Connection
 from headrace.spark.reading import reader
 from headrace.spark.sink import task as links
 from headrace.spark.sink import window, writer
@@ -25,12 +28,6 @@ from headrace.spark.tasks import read_slice
 from headrace.wire import Parser
 from sim.spark.procs import Killed, here
 from sim.whole.plant import SECOND, Plant
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
-
-    from headrace.spark.options import Connection
 
 __all__ = ["Broker", "VirtualSocket"]
 

@@ -6,10 +6,12 @@ import itertools
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.spark.links.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.sink.fenced import NotComparedError
 from headrace.spark.sink.markers import FencedError, PlanChangedError
@@ -18,11 +20,6 @@ from sim.spark.engine import TASK_FAILURES_MAX, Attempt, Checkpoint, Driver, Spa
 from sim.spark.ledger import Ledger
 from sim.spark.procs import Killed, here
 from sim.spark.wire import Broker, VirtualSocket
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from headrace.spark.links.link import Link
 
 __all__ = ["EVENTS", "World"]
 

@@ -1,24 +1,19 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from msgspec import structs
 
+from headrace.api.consumers import ConsumerInfo
 from headrace.api.roles import TOLD, shows_progress
 from headrace.errors import ConfigurationError
 from headrace.spark.batches.progress import TOLD_EVERY_S, Progress
 from headrace.spark.offsets import Offset
 from headrace.spark.options.source import Use
 
+from ..conftest import Feed
 from ..queries import driver, latest_offset, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.api.consumers import ConsumerInfo
-
-    from ..conftest import Feed
 
 
 def test_latest_is_remembered_by_the_durable_across_processes(feed: Feed) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,10 +12,8 @@ from headrace.spark.links.link import Link, Reply
 from headrace.spark.options.table import BadRule
 from headrace.spark.tasks.bad_messages import BadMessage, BadMessages
 
+from ..conftest import Feed
 from ..virtual import Time
-
-if TYPE_CHECKING:
-    from ..conftest import Feed
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

@@ -6,12 +6,15 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+import peers
 from headrace.api import base
 from headrace.api.base import DocumentError
+from headrace.api.consumers import ConsumerInfo
 from headrace.api.times import parse_time
 from headrace.errors import (
     AuthorizationError,
@@ -31,15 +34,8 @@ from headrace.spark.reading.reader import ReadPlan, read_payloads, read_range
 from headrace.spark.tasks.batch_builder import BatchBuilder
 from headrace.wire import MSG, Frame, Parser
 
+from ..conftest import Feed
 from ..virtual import Time
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import peers
-    from headrace.api.consumers import ConsumerInfo
-
-    from ..conftest import Feed
 
 
 def plan(feed: Feed, lo: int, hi: int, **changes: Any) -> ReadPlan:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.spark.decoding.columns import layout_of
+from headrace.spark.frames import Chunk
 from headrace.spark.links.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
@@ -16,12 +18,7 @@ from headrace.spark.reading.snapshot import SnapshotPlan, read_snapshot
 from headrace.spark.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.spark.frames import Chunk
-
-    from ..conftest import Feed
+from ..conftest import Feed
 
 pytestmark = pytest.mark.usefixtures("links_end")
 

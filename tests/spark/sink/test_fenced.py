@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from headrace.api.times import parse_time
+from headrace.spark.links.link import Link
 from headrace.spark.links.outages import ServerPatience
 from headrace.spark.sink import fenced
 from headrace.spark.sink.fenced import NotComparedError
@@ -20,16 +21,11 @@ from headrace.spark.sink.markers import (
     StreamResetError,
 )
 from headrace.spark.sink.writer import make_job
+from headrace.spark.sink.writing import Job
 
 from ..conftest import Feed
 from ..queries import copied, put_back
 from .sinks import ATOMIC, columns, exactly, numbered, payloads, rows_of, stored, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from headrace.spark.links.link import Link
-    from headrace.spark.sink.writing import Job
 
 Make = Callable[..., Feed]
 

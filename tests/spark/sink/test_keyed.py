@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from headrace.errors import ConfigurationError
+from headrace.message import StoredMessage
 from headrace.spark.sink import keyed
 from headrace.spark.sink.keyed import LastValues
 from headrace.spark.sink.layout import Column, lay_out
@@ -21,9 +22,6 @@ from headrace.spark.sink.writing import Job
 
 from ..conftest import Feed
 from .sinks import columns, write
-
-if TYPE_CHECKING:
-    from headrace.message import StoredMessage
 
 Make = Callable[..., Feed]
 Row = tuple[str, str | None, int]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,13 +22,9 @@ from headrace.spark.sink import values as schemas
 from headrace.spark.sink.options import ValueSchema, parse_sink_options
 from headrace.spark.sink.protobufs import encoder
 from headrace.spark.sink.values import with_schema
+from registry_server import RegistryServer
 
 from .test_rows import Encoder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from registry_server import RegistryServer
 
 ORDER = {
     "type": "record",

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
@@ -20,14 +22,8 @@ from headrace.spark.tasks.bad_messages import BadMessageError
 from headrace.spark.tasks.read_slice import read_slice, server_filter, writes_partition
 from headrace.wire import parse_headers
 
+from ..conftest import Feed
 from ..queries import copied, put_back
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pyarrow as pa
-
-    from ..conftest import Feed
 
 
 def config(dest: str, src: str = "s.*", **changes: Any) -> StreamConfig:

@@ -4,9 +4,10 @@ import os
 import random
 import shutil
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,10 +21,7 @@ from headrace.spark.tasks import routing
 from headrace.spark.tasks.read_slice import read_slice
 from headrace.spark.tasks.routing import routed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ..conftest import Feed
+from ..conftest import Feed
 
 PARTITIONS = 6
 

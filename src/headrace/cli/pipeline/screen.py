@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
-from ...pipeline.model import Problem
+from ...pipeline.checkpoints.totals import Batch, Totals
+from ...pipeline.failures.causes import Poison
+from ...pipeline.failures.supervising import Outage
+from ...pipeline.model import Declared, Problem
 from ...pipeline.running.run import log_of
 from ...pipeline.running.runner import Ended, Watcher
+from ...pipeline.standby.state import Ready
 from ...pipeline.status.status import rfc3339
 from ...quantities import counted
+from ...spark.lost_messages import Loss
 from ..shared.output import Output, json_text, terminal
 from .stray_output import apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from rich.console import Console
     from rich.live import Live
-
-    from ...pipeline.checkpoints.totals import Batch, Totals
-    from ...pipeline.failures.causes import Poison
-    from ...pipeline.failures.supervising import Outage
-    from ...pipeline.model import Declared
-    from ...pipeline.standby.state import Ready
-    from ...spark.lost_messages import Loss
 
 
 LOST_SHOWN: Final = 3

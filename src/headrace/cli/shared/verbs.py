@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from ...errors import JetStreamApiError
 from .. import loop_factory
@@ -29,8 +30,6 @@ from .connection_options import CONNECTION, Where, connection_options, given_abo
 from .output import Output, output_options
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from ...client import Connection, JetStream
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from ...client import JetStream, connect
 from ...client.net.handshake import parse_servers
@@ -16,17 +17,13 @@ from ...identity import Sameness
 from ...spark.links.control import Control
 from ...spark.links.link import Link, tls_context
 from ...spark.offsets import Offset, StreamHead
+from ...spark.options import Connection, SourceOptions
 from ...spark.slices import counted_subjects
 from ...subjects import SubjectFilter
 from ..checkpoints.checkpoint import checkpoint_of, read_end
 from ..graph import streaming_of
+from ..model import Declared, Sink, Source
 from ..options import JETSTREAM, options_of_source, sink_options, source_options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ...spark.options import Connection, SourceOptions
-    from ..model import Declared, Sink, Source
 
 
 class SourceState(NamedTuple):

@@ -6,27 +6,24 @@ the checkpoints and the servers, without Spark, and nothing is changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...api.streams import StreamConfig
 from ...errors import HeadraceError
 from ...spark.batches.plans import counter
 from ...spark.links.control import Control
 from ...spark.links.link import Link
+from ...spark.offsets import StreamHead
 from ...spark.options import SourceOptions, StartPosition, parse_options
 from ...spark.positions import locate
 from ...spark.slices import counted_subjects
 from ..checkpoints.checkpoint import checkpoint_of
 from ..graph import quarantined, sources_of
+from ..model import Declared, Sink, Source
 from ..options import JETSTREAM, options_of_source
 from . import backlog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ...api.streams import StreamConfig
-    from ...spark.offsets import StreamHead
-    from ..model import Declared, Sink, Source
 
 
 @dataclass(frozen=True)

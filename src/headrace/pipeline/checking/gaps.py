@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...documents import read_json
 from ...errors import ConfigurationError, HeadraceError
@@ -13,13 +12,10 @@ from ...spark.loss import may_be_loss
 from ...spark.offsets import DataLossError, read_offsets, refusal, reset_of
 from ..checkpoints.checkpoint import checkpoint_of, read_end
 from ..graph import quarantined, sources_of
-from ..model import Problem
+from ..model import Declared, Problem, Sink, Source
 from ..options import JETSTREAM, source_options
 from .failed_batch import NotSearchedError, in_order
 from .sources_and_sinks import CONNECT_S
-
-if TYPE_CHECKING:
-    from ..model import Declared, Sink, Source
 
 
 def gaps(declared: Declared) -> list[Problem]:

@@ -4,8 +4,9 @@ give. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...api.times import format_time
 from ...errors import ConfigurationError, HeadraceError
@@ -15,12 +16,8 @@ from ...spark.links.link import Link
 from ...spark.options import SourceOptions, StartPosition, parse_options
 from ...spark.positions import locate
 from ..checkpoints.plan_text import Window, is_only_for_streams, joins_of, windows_of
+from ..model import Declared, Sink, Source
 from ..options import JETSTREAM, sink_options
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from ..model import Declared, Sink, Source
 
 _STREAMS: Final = (
     "query {name!r} joins streams: a row comes when both of its sides are there, in the order of neither "

@@ -7,8 +7,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from ...documents import read_json
 from ...errors import (
@@ -21,6 +23,7 @@ from ...errors import (
 from ...sink_markers import SPACE
 from ...spark.links.control import Control
 from ...spark.links.link import Link
+from ...spark.options import Connection, SourceOptions
 from ...spark.sink.layout import Column, Layout, lay_out
 from ...spark.sink.target import target_of
 from ...subjects import matches
@@ -37,12 +40,6 @@ from ..model import (
     did_you_mean,
 )
 from ..options import JETSTREAM, sink_options, source_options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from ...spark.options import Connection, SourceOptions
 
 _JETSTREAM: Final = "jetstream"
 _FILES: Final = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")

@@ -20,19 +20,16 @@ import os
 import re
 import shlex
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TextIO
+from typing import Any, Final, Literal, NamedTuple, TextIO
 
 from ...documents import read_json
 from ...errors import ConfigurationError
 from ...files import SHARED, write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from ..model import Declared
+from ..model import Declared
 
 _GENERATION: Final = re.compile(r"(\d{4,})(?:\.start\.json)?")
 _BATCH: Final = re.compile(r"\d+")

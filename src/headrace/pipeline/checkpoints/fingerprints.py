@@ -10,22 +10,19 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ...documents import read_json
 from ..graph import quarantined, sources_of, upstream
-from ..model import Problem
+from ..model import Declared, Function, Problem, Sink, Source, View
 from .checkpoint import Generation, checkpoint_of
 from .folders import Folder, folder_of
 from .results_folder import newest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from ..model import Declared, Function, Sink, Source, View
 
 FILE: Final = "headrace-query.json"
 _FIELDS: Final = "spark.sql.debug.maxToStringFields"

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,16 +17,12 @@ from urllib.parse import quote, unquote, urlsplit
 from ...documents import read_json
 from ...errors import ConfigurationError
 from ...files import SHARED, write_whole
-from ..model import Problem
+from ..model import Declared, Problem, Sink
 from .checkpoint import Generation, checkpoint_of, read_end
 from .folders import Folder, LocalFolder, folder_of, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
-
-    from ..model import Declared, Sink
 
 
 SPARK_LOG: Final = "_spark_metadata"

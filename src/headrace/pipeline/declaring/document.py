@@ -7,16 +7,13 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from ... import toml_lines as lines
 from ...documents import DocumentError, parse_toml
+from ...toml_lines import Path as Keys
 from ..model import PipelineError, Place, Problem, did_you_mean
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ...toml_lines import Path as Keys
 
 _VARIABLE: Final = re.compile(r"\$(\$)?\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _VERBATIM: Final = frozenset({"sql", "check"})  # Spark has ${…} of its own

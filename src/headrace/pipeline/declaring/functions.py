@@ -6,17 +6,14 @@ import ast
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from ..model import Function, PipelineError, Place, Problem, did_you_mean
 from ..spark_errors import text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
-
-    from .document import Document
+from .document import Document
 
 
 def find(given: str | Callable[..., Any], file: Path, place: Place) -> Function:

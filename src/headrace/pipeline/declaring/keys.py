@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...spark.options.source import ACCEPTED as SOURCE_OPTIONS
 from ...spark.options.source import parse_address
 from ...spark.options.table import RefusedError
 from ...spark.sink.options import ACCEPTED as SINK_OPTIONS
+from ...toml_lines import Path
 from ..model import (
     DEFAULT_RESTARTS,
     LEASE_SECONDS_MIN,
@@ -19,10 +20,7 @@ from ..model import (
     did_you_mean,
 )
 from ..triggers import duration, parse_trigger
-
-if TYPE_CHECKING:
-    from ...toml_lines import Path
-    from .document import Document
+from .document import Document
 
 
 class _NotAcceptedError(ValueError):

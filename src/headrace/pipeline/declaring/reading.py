@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from ...subjects import is_valid_subject
+from ...toml_lines import Path as Keys
 from ..graph import check_graph, names_in_sql
 from ..model import (
     Declared,
@@ -26,12 +29,6 @@ from ..triggers import CONTINUOUS, Trigger
 from . import functions
 from .document import Document, read_toml
 from .keys import Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from ...toml_lines import Path as Keys
 
 _TOKENS: Final = re.compile(
     r"--[^\n]*|/\*.*?\*/|(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<word>`[^`]*`|[A-Za-z_]\w*)|"

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple
 
 from ...errors import (
     AuthorizationError,
@@ -18,14 +19,9 @@ from ...errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
-from ..model import PipelineError, Place
+from ..model import Declared, PipelineError, Place, Sink
 from ..options import place_of_results
 from ..spark_errors import sentence_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..model import Declared, Sink
 
 
 @dataclass(frozen=True)

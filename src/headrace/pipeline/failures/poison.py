@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,22 +15,17 @@ from ...spark.options.table import BadRule
 from ...spark.reading.gets import MessageGets
 from ...spark.tasks.bad_messages import BadMessage, BadMessages
 from ..checking.failed_batch import NotSearchedError, Range, failed_batch
-from ..checkpoints.checkpoint import Skipped, read_skipped, skip
+from ..checkpoints.checkpoint import Generation, Skipped, read_skipped, skip
 from ..checkpoints.fingerprints import noted
 from ..graph import quarantined, upstream
-from ..model import Place
+from ..model import Declared, Place, Sink
 from ..options import source_options
 from ..queries.frames import Frames
 from ..spark_errors import place_in_code
 from .causes import Poison, Verdict, cause_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from ..checkpoints.checkpoint import Generation
-    from ..model import Declared, Sink
 
 
 def first_failing(low: int, high: int, fails: Callable[[int, int], bool]) -> int | None:

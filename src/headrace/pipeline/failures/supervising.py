@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from ...retries import pause_s
 from ..model import NO_RESTARTS, RestartSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .causes import Cause
+from .causes import Cause
 
 SAME_MAX: Final = 3
 """So often may a query fail in the same way at the same place before that is a mistake."""

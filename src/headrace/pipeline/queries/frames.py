@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,16 +34,13 @@ from ..options import (
     source_options,
 )
 from ..spark_errors import sentence_of
+from ..triggers import Trigger
 from . import conditions
 from .handlers import handler_of_query, numbered_write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from ..triggers import Trigger
 
 
 class Frames:

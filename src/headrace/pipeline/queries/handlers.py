@@ -21,11 +21,10 @@ from ...spark.sink.options import parse_sink_options
 from ..checkpoints.checkpoint import Checkpoint, Generation, checkpoint_of, load_json
 from ..checkpoints.folders import LocalFolder
 from ..checkpoints.results_folder import OF_CHECKPOINT, Binding, identify, newest, read_binding
+from ..model import Consent, Declared, Function, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from ..model import Consent, Declared, Function, Sink
 
 
 _FILE: Final = "numbers.json"

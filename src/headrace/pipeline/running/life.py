@@ -6,7 +6,9 @@ import contextlib
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -14,21 +16,18 @@ from pyspark.errors import PySparkRuntimeError
 
 from ...errors import ConfigurationError
 from ..checkpoints.checkpoint import checkpoint_of, interrupted
+from ..failures.supervising import JavaLost
 from ..lease import Standby
 from ..model import NO_CONSENT, Consent, Declared, LeaseSettings, Problem, Sink
 from ..standby.readiness import Readiness, in_turn
+from ..standby.state import Ready
 from .run import alone, run_here, session_of
+from .runner import Ended, Runner, Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from pyspark.sql import SparkSession
 
-    from ..failures.supervising import JavaLost
     from ..standby.rehearsal import Rehearsal
-    from ..standby.state import Ready
-    from .runner import Ended, Runner, Watcher
 
 LOOK_S: Final = 0.2
 FIRST_S: Final = 1.0

@@ -27,7 +27,7 @@ from ..checkpoints.fingerprints import plan_of
 from ..checkpoints.folders import LocalFolder, is_local
 from ..checkpoints.results_folder import SPARK_LOG, newest
 from ..checkpoints.totals import Batch, Totals, ViewRows
-from ..failures.causes import SparkGoneError, gone, remedy
+from ..failures.causes import SparkGoneError, Verdict, gone, remedy
 from ..failures.poison import Search
 from ..failures.servers import Servers, servers_of
 from ..failures.supervising import ONCE_WAITS_S, VARIABLE, JavaLost, Supervisor
@@ -50,14 +50,12 @@ from ..queries.handlers import Replay, refuse_older_values
 from ..resets import last_of, streams_of
 from ..session.session import check_java, settings_of, start_session
 from ..spark_errors import sentence_of
+from ..triggers import Trigger
 from .runner import Ended, Phase, Runner, Watcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from ..failures.causes import Verdict
-    from ..triggers import Trigger
 
 
 T = TypeVar("T")

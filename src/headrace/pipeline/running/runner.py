@@ -6,24 +6,19 @@ No Spark here: a query is whatever ``start`` returns. So the tests run this on a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from ...errors import HeadraceError
+from ...spark.lost_messages import Loss
+from ..checkpoints.totals import Batch, Totals
 from ..failures.causes import Cause, Poison, Verdict, cause_of
-from ..failures.supervising import TOLD_AFTER_S, Again, Outage, Stop, Supervisor
+from ..failures.supervising import TOLD_AFTER_S, Again, JavaLost, Outage, Stop, Supervisor
 from ..graph import upstream_of
-from ..model import PipelineError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...spark.lost_messages import Loss
-    from ..checkpoints.totals import Batch, Totals
-    from ..failures.supervising import JavaLost
-    from ..model import Declared, Sink
-    from ..standby.state import Ready
-    from ..triggers import Trigger
+from ..model import Declared, PipelineError, Problem, Sink
+from ..standby.state import Ready
+from ..triggers import Trigger
 
 POLL_S: Final = 0.2
 ASKING_S: Final = 0.3

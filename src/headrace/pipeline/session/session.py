@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,8 +22,6 @@ from .quick_path import FOLDER as QUICK_PATH
 from .spark_log import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -13,16 +13,14 @@ import select
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Self
+from pathlib import Path
+from typing import Final, Self
 
 from ...files import PRIVATE
 from ...files import opened as open_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 REPEATS_S: Final = 60.0
 """The same is written once in so many seconds, and then how often it came."""

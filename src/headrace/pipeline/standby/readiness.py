@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from ...errors import HeadraceError
 from ...retries import pause_s
+from ..model import Problem
 from .state import Ready
-
-if TYPE_CHECKING:
-    from ..model import Problem
 
 WAITS_S: Final = 120.0
 """Then it goes on all the same: who holds the turn may be frozen."""

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -43,8 +44,6 @@ from .dry import DRY, STREAM_OF, TASKS, DrySource, unchanged
 from .readiness import in_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
 JETSTREAM: Final = "jetstream"

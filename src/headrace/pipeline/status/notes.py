@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,8 +17,6 @@ from ...documents import read_typed
 from ...files import SHARED, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..model import Declared
     from ..standby.state import Ready
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -13,14 +14,12 @@ from ...api import pipelines
 from ...api.errors import Errors
 from ...api.pipelines import PipelineRecord, QueryRecord
 from ...client.blocking.connection import connect
+from ...client.blocking.jetstream import JetStream
 from ...errors import HeadraceError, JetStreamApiError
 from ..drawing import graph_of, tree_of
 from ..model import connect_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...client.blocking.jetstream import JetStream
     from ..model import Declared, Publishing
     from .meter import Meter
     from .notes import Notes

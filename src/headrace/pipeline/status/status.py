@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...spark.lost_messages import Loss, merged, read_losses
 from ...spark.set_aside import file_beside, read_aside
 from ..checking import backlog
+from ..checking.backlog import SourceState
 from ..checkpoints.checkpoint import checkpoint_of, losses_of, read_log
 from ..checkpoints.totals import Totals
+from ..model import Declared
 from .notes import (
     Bystander,
     Notes,
@@ -24,12 +27,6 @@ from .notes import (
     sentence_about,
     this_process,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..checking.backlog import SourceState
-    from ..model import Declared
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from ...documents import read_json
 from ...files import SHARED, write_whole
-from ..model import PipelineError, Place, Problem, did_you_mean
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ..model import Declared
+from ..model import Declared, PipelineError, Place, Problem, did_you_mean
 
 Row = Mapping[str, Any]
 

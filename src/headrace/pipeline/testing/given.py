@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ...errors import ConfigurationError, HeadraceError
 from ...spark.decoding.columns import layout_of, source_schema
 from ...spark.frames import Chunk
+from ...spark.links.link import Link
+from ...spark.options import SourceOptions
 from ...spark.tasks.bad_messages import BadMessage, refuse
 from ...spark.tasks.batch_builder import BatchBuilder, Selection
 from ...wire import encode_headers
-from ..model import PipelineError, Place, Problem, did_you_mean
+from ..model import PipelineError, Place, Problem, Source, did_you_mean
 from ..options import JETSTREAM, source_options
 from .cases import Given, Row
 
@@ -22,10 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-    from ...spark.links.link import Link
-    from ...spark.options import SourceOptions
-    from ..model import Source
 
 KEYS: Final = ("data", "base64", "subject", "key", "headers", "sequence", "timestamp", "stream")
 """What a line that stands for a message may say."""

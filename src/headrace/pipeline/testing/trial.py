@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import HeadraceError
@@ -16,9 +18,6 @@ from .cases import Case, Difference, Given, Row, compare, plain, write_expected
 from .given import frame_of, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from ...api import base
 from ...api.acks import parse_ack_subject
 from ...api.consumers import PullRequest
+from ...api.streams import StreamConfig
 from ...errors import HeadraceError
 from ...identity import Sameness
 from ..links.control import Calls, Control, StreamMissingError, settled_head
@@ -22,11 +24,6 @@ from ..positions import locate
 from ..slices import Slice, counted_subjects, end_of_batch
 from .plans import counter, plan_tasks
 from .progress import Progress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...api.streams import StreamConfig
 
 
 class Tail:

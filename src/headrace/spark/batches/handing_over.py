@@ -10,10 +10,14 @@ where Spark has lost the rows a task reads them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import HeadraceError
+from ..decoding.columns import Layout
+from ..options import SourceOptions
+from ..slices import Slice
 from ..tasks.read_slice import read_slice
 
 _ASKED: type | None
@@ -25,13 +29,7 @@ except ImportError:  # not documented, so it may go: then tasks read everything
     _ASKED = None
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pyarrow as pa
-
-    from ..decoding.columns import Layout
-    from ..options import SourceOptions
-    from ..slices import Slice
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult
 
 from ...api.times import format_time
 from ...errors import ConfigurationError
 from ...exposition import described
 from ...web.pages import NUMBERS, Page, PageThread, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from urllib.parse import SplitResult
-
-    from ..options.source import LagRule
-    from .driver import Driver, Look, StreamLag
+from ..options.source import LagRule
+from .driver import Driver, Look, StreamLag
 
 _METRICS: Final = (
     ("headrace_spark_messages_behind", "Messages stored and not yet committed by the query."),

@@ -5,20 +5,18 @@ from __future__ import annotations
 import logging
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ...api.streams import StreamConfig
 from ...errors import HeadraceError
 from ..links.control import Control, StreamMissingError
 from ..links.link import Link
 from ..loss import may_be_loss, stored_after
 from ..lost_messages import Loss, tell
 from ..offsets import Offset, StreamHead, check_range
+from ..options import SourceOptions
 from ..positions import locate, with_open_ends
 from ..slices import ROUTED_BYTES_MAX, Count, Slice, share_out, split_by_count, split_by_partition
-
-if TYPE_CHECKING:
-    from ...api.streams import StreamConfig
-    from ..options import SourceOptions
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

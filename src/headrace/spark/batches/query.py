@@ -11,17 +11,15 @@ import os
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, Final, Protocol
 
 from ..offsets import Offset, read_offsets, write_offsets
 from ..options import Pace, SourceOptions
 from ..slices import Slice, share_out
 from .driver import Driver, Look
 from .lag import Lag
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import FrameType
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

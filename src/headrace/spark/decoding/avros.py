@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import ConfigurationError
@@ -25,8 +26,6 @@ from .decoded import ColumnBudget, Format, Rows, Take
 from .values import taker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,8 +25,6 @@ from . import avros, protobufs
 from .decoded import Decoded, Format, Misfit, misfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

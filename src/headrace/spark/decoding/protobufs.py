@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
@@ -13,8 +14,6 @@ from .decoded import ColumnBudget, Format, Rows, Unfit, brief, some_of
 from .values import taker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 

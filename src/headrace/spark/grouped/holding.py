@@ -11,7 +11,8 @@ import base64
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
 
 from msgspec import structs
 
@@ -21,6 +22,7 @@ from ...api.envelope import decode_response
 from ...api.errors import Errors
 from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...errors import ConfigurationError, ConsumerNotFoundError, JetStreamApiError
+from ...groups.member.config import Plan, Settings
 from ...groups.record.names import (
     ELASTIC_BUCKET,
     QUERY_MEMBER,
@@ -40,13 +42,7 @@ from ..frames import is_deletion
 from ..links.control import Control
 from ..links.link import Link
 from ..options import parse_options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ...groups.member.config import Plan, Settings
-    from ..options.group import GroupOptions
-
+from ..options.group import GroupOptions
 
 Group = StaticGroup | ElasticGroup
 

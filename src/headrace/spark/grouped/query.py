@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...api import base
 from ...api.envelope import decode_response
@@ -21,21 +22,16 @@ from ...errors import ConfigurationError, JetStreamApiError
 from ...groups.member.config import Settings, plans
 from ...groups.record.records import StaticGroup, first_of
 from ...identity import Sameness
-from ..links.control import Calls
+from ..links.control import Calls, Control
 from ..links.link import Link
 from ..loss import may_be_loss, stored_after
 from ..lost_messages import Loss, tell
 from ..offsets import Offset, StreamHead, check_range, refusal, reset_of
 from ..options import CONTINUE, SourceOptions
+from ..options.group import GroupOptions
 from ..slices import ROUTED_BYTES_MAX, Slice
 from .holding import Group, Holding, member_of, names_of, read_record, work_stream
 from .offsets import GroupOffset, split
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..links.control import Control
-    from ..options.group import GroupOptions
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from ...api import base
 from ...api.base import Document
@@ -27,12 +28,8 @@ from ...errors import (
 )
 from ...identity import MessageIdentity, Sameness, compare
 from ..offsets import Offset, StreamHead
+from .link import Link, Reply
 from .outages import FIRST_CONNECT_S, ServerPatience, may_pass
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .link import Link, Reply
 
 D = TypeVar("D", bound=Document)
 

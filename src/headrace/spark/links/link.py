@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ...client.net.handshake import (
     ServerAddress,
@@ -31,10 +31,8 @@ from ...errors import (
 )
 from ...limits import READ_CHUNK_BYTES
 from ...wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser, PayloadReader
-
-if TYPE_CHECKING:
-    from ..frames import Run, RunReader
-    from ..options import Connection
+from ..frames import Run, RunReader
+from ..options import Connection
 
 _REPLIES_SID: Final = b"1"
 _CRLF: Final = b"\r\n"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...api.names import API_PREFIX
 from ...client.net.handshake import Credentials
 from ...client.net.nkeys import KeyPair, read_credentials
 from ...errors import ConfigurationError
 from .table import Accepted, Option, flag, name, seconds, subject, text, texts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # fmt: off
 CONNECTION_OPTIONS: Final[tuple[Option, ...]] = (

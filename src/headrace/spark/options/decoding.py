@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from ...errors import ConfigurationError
 from ...schemas.address import Registry, Words, checked_url
 from .table import Accepted, Option, RefusedError, name, one_of, text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 NO_REGISTRY: Final = Registry()
 WORDS: Final = Words(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 from .table import Accepted, Option, RefusedError, at_least, name, one_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class GroupOptions(NamedTuple):

@@ -5,15 +5,12 @@ each subject.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ...api.times import format_time, parse_time
 from ...documents import read_json
 from .table import Accepted, Option, RefusedError, flag, name, one_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

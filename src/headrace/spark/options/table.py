@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from ...errors import ConfigurationError, InvalidSubjectError
 from ...quantities import parse_duration
 from ...subjects import check_pattern, is_valid_subject
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["IN_MS", "MOVED", "MOVED_OF_SINK", "SAME", "Moved"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from ...api import base
 from ...api.acks import ACK, IN_PROGRESS, parse_ack_subject
-from ...api.consumers import ConsumerConfig, PullRequest
+from ...api.consumers import ConsumerConfig, ConsumerInfo, PullRequest
 from ...errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -16,17 +17,11 @@ from ...errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ...api.consumers import ConsumerInfo
-    from ...wire import Frame
-    from ..links.control import Control
-    from ..links.link import Link
-    from ..options.group import OverflowOptions
-    from .offsets import OverflowOffset
-
+from ...wire import Frame
+from ..links.control import Control
+from ..links.link import Link
+from ..options.group import OverflowOptions
+from .offsets import OverflowOffset
 
 ACKED_AT_ONCE: Final = 500
 

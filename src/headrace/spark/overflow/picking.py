@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from ...errors import HeadraceError
 from ..frames import Chunk, Rows, no_rows
 from ..links.control import Control, settled_head
+from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from ..offsets import Offset, StreamChangedError, reset_of
 from ..reading.gets import MessageGets
 from ..reading.reader import CHUNK_BYTES, GETS_IN_FLIGHT, PULL_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ..links.link import Link
-    from ..slices import Slice
+from ..slices import Slice
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

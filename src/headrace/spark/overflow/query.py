@@ -8,23 +8,19 @@ acknowledged: the server hands it out again when ``ack_wait`` is over.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
+from ...api.consumers import ConsumerInfo
 from ...identity import Sameness
-from ..links.control import Calls
+from ..links.control import Calls, Control
 from ..links.link import Link
 from ..offsets import StreamHead, refusal, reset_of
+from ..options import SourceOptions
+from ..options.group import OverflowOptions
 from ..slices import Slice
 from .consumer import Keeper, Pull, acknowledge, the_consumer
 from .offsets import OverflowOffset, runs_of, share_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...api.consumers import ConsumerInfo
-    from ..links.control import Control
-    from ..options import SourceOptions
-    from ..options.group import OverflowOptions
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

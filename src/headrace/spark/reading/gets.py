@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections import deque
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -18,14 +19,9 @@ from ...errors import (
     NoRespondersError,
     ProtocolError,
 )
+from ...wire import Frame
 from ..frames import Rows, no_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ...wire import Frame
-    from ..links.link import Link
-
+from ..links.link import Link
 
 _PLACE: Final = b"\r\nNats-Stream: "
 _NAMES: Final = (b"Nats-Subject: ", b"Nats-Sequence: ", b"Nats-Time-Stamp: ")

@@ -12,14 +12,17 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from ...api import base
 from ...api.acks import parse_ack_subject
 from ...api.consumers import ConsumerInfo, PullRequest
+from ...api.streams import StreamConfig
 from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, RequestTimeoutError
+from ...wire import Frame
 from ..frames import (
     Backlog,
     Chunk,
@@ -33,18 +36,12 @@ from ..frames import (
     up_to,
 )
 from ..links.control import Control, StreamMissingError, settled_head
+from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from ..loss import can_lose, may_be_loss
 from ..lost_messages import lost_before, lost_in_task
 from ..offsets import Offset, StreamChangedError, StreamHead, reset_of
 from .gets import DirectGets, MessageGets
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-
-    from ...api.streams import StreamConfig
-    from ...wire import Frame
-    from ..links.link import Link
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

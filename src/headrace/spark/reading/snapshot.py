@@ -9,14 +9,17 @@ subject at some time during the read; no subject comes twice, and none that was 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from ...api import base
 from ...api.acks import parse_ack_subject
 from ...api.consumers import PullRequest
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError, RequestTimeoutError
+from ...wire import Frame
 from ..frames import Chunk, chunk_of, is_deletion
 from ..links.control import Control
+from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from ..offsets import check_unchanged
 from .reader import (
@@ -26,12 +29,6 @@ from .reader import (
     PULL_MESSAGES_MAX,
     ConsumerReader,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ...wire import Frame
-    from ..links.link import Link
 
 _PULL_BYTES: Final = 16 * 1024 * 1024
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from ...errors import HeadraceError
 from ...handling.dead_letter_headers import ROW, SINK, SUBJECT, TRUNCATED, letter_block
 from ...wire.headers import EMPTY_BLOCK
 from ..links.dead_letters import publish_letters
+from ..links.outages import ServerPatience
+from ..options.table import BadRule
 from .options import ACCEPTED
 from .rows import BadRow, digest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..links.outages import ServerPatience
-    from ..options.table import BadRule
-    from .task import Links
+from .task import Links
 
 IN_FLIGHT_MAX: Final = 500  # dead letters that wait for their answers together
 _HEADERS_MAX: Final = (

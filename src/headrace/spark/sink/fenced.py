@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from ...api.envelope import decode_pub_ack
+from ...api.messages import PubAck
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ, EXPECTED_LAST_SUBJECT_SEQ_SUBJECT
 from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, RequestTimeoutError
+from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from .markers import (
     WRONG_LAST,
@@ -24,14 +27,7 @@ from .markers import (
 )
 from .options import ACCEPTED
 from .rows import Rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...api.messages import PubAck
-    from ..links.link import Link
-    from .task import Links
-
+from .task import Links
 
 _DIGEST_BYTES: Final = 16
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,22 +14,16 @@ from ...api.envelope import decode_pub_ack, decode_response
 from ...api.messages import DirectGetRequest, GetMessageRequest, GetMessageResponse
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
 from ...errors import AuthorizationError, JetStreamApiError, NoRespondersError, RequestTimeoutError
-from .markers import MESSAGE_NOT_FOUND, WRONG_LAST
+from ..links.link import Link, Reply
+from ..links.outages import ServerPatience
+from .dead_letters import BadRows
+from .last_of_key import LastOfKey, Latest
+from .markers import MESSAGE_NOT_FOUND, WRONG_LAST, PlanId
 from .options import ACCEPTED
 from .rows import BadRow, digest_of
+from .task import Links
 from .versions import RowVersion, Verdict, Version, Writing, judge, read_version
 from .window import REFUSED_ROWS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..links.link import Link, Reply
-    from ..links.outages import ServerPatience
-    from .dead_letters import BadRows
-    from .last_of_key import LastOfKey, Latest
-    from .markers import PlanId
-    from .task import Links
-
 
 SUBJECTS_MAX: Final = 1_000
 """Of one request; a server takes 1,024."""

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...errors import ConfigurationError
 from .options import ACCEPTED, SinkOptions, ValueFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql.types import DataType, StructType
 
 

@@ -13,7 +13,7 @@ partitions in another way are refused before one of them is doubled.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,9 +27,7 @@ from ...api.times import parse_time
 from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ...sink_markers import HEADER
 from ...wire import encode_headers
-
-if TYPE_CHECKING:
-    from ..links.link import Link
+from ..links.link import Link
 
 PLAN: Final = "plan-"
 """Begins the last token of the plan's subject, and the time of the stream's creation ends it; of a marker's

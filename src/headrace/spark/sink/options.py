@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
+from ...schemas.address import Registry
 from ...subjects import is_valid_subject
 from ..options.connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
 from ..options.decoding import REGISTRY_ALIASES, REGISTRY_OPTIONS, registry_of
@@ -26,11 +28,6 @@ from ..options.table import (
     texts,
 )
 from .template import Template, TemplateError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...schemas.address import Registry
 
 Delivery = Literal["atleastonce", "dedupe", "exactlyonce"]
 ValueFormat = Literal["", "raw", "json", "arrow", "avro", "protobuf"]

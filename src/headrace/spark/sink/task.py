@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ...errors import ConfigurationError, ConnectionClosedError
 from ..links.link import Link
 from ..links.pool import POOL
-
-if TYPE_CHECKING:
-    from ..options import Connection
+from ..options import Connection
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"

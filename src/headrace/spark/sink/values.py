@@ -19,13 +19,13 @@ from ...schemas.errors import NoSchemaError
 from ...schemas.framing import HEADER
 from ..decoding.decoded import some_of
 from ..links.outages import ServerPatience
+from .layout import Layout
 from .options import ACCEPTED, SinkOptions, ValueSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...schemas.registry import Kind
-    from .layout import Layout
 
 
 _PLANNING_S: Final = 5.0  # a write that cannot read its schema does not begin

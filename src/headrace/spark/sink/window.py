@@ -5,7 +5,8 @@ without its own.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from ...api.envelope import decode_pub_ack
 from ...errors import (
@@ -13,16 +14,12 @@ from ...errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
+from ..links.link import Link
+from ..links.outages import ServerPatience
+from .dead_letters import BadRows
 from .options import ACCEPTED
 from .rows import BadRow, Rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ..links.link import Link
-    from ..links.outages import ServerPatience
-    from .dead_letters import BadRows
-    from .task import Links
+from .task import Links
 
 SEND_AT_ONCE: Final = 500
 WINDOW_FIRST: Final = 500

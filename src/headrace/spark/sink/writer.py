@@ -9,6 +9,7 @@ import logging
 import secrets
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
@@ -27,8 +28,6 @@ from .values import encoder_of, with_schema
 from .writing import Job, Written, write_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import pyarrow as pa
     from pyspark.sql.types import StructType
 

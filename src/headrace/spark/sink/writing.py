@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ...errors import ConfigurationError
 from ..links.outages import FIRST_CONNECT_S, ServerPatience
 from .dead_letters import BadRows
 from .fenced import FencedPublisher, Writer
 from .keyed import KeyedPublisher
 from .keyed import Writer as KeyWriter
 from .last_of_key import Latest
+from .layout import Layout
 from .markers import MarkerStore, PlanId, StreamResetError
 from .options import ACCEPTED, SinkOptions
 from .rows import RowEncoder
@@ -21,12 +24,7 @@ from .versions import order_id
 from .window import WindowPublisher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
-
-    from ...errors import ConfigurationError
-    from .layout import Layout
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

@@ -7,18 +7,15 @@ stays in the stream, so a query that fails on it fails on it for ever, unless it
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from ...errors import HeadraceError
 from ...handling.dead_letter_headers import SEQUENCE, STREAM, SUBJECT, letter_block
 from ..links.dead_letters import publish_letters
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ..links.link import Link
-    from ..links.outages import ServerPatience
-    from ..options.table import BadRule
+from ..links.link import Link
+from ..links.outages import ServerPatience
+from ..options.table import BadRule
 
 _LOG: Final = logging.getLogger("headrace.spark")
 

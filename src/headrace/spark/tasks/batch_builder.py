@@ -6,6 +6,7 @@ sides use the types defined in ``columns``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -23,8 +24,6 @@ from ..options import PartitionRule
 from .bad_messages import BadMessage, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
-
     import pyarrow as pa
 
     from ..frames import Chunk, PayloadChunk

@@ -6,35 +6,33 @@ A worker process runs many tasks, one after another, and keeps its connections b
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from ...api.streams import StreamConfig
 from ...subjects import is_subset
 from ..columns import Wanted
 from ..decoding.columns import Layout
+from ..decoding.decoder import Decoder
 from ..frames import Chunk, PayloadChunk
+from ..links.link import Link
 from ..links.outages import ServerPatience
 from ..links.pool import POOL
+from ..options import SourceOptions
 from ..overflow.picking import pick
 from ..positions import as_it_is_now
 from ..reading.reader import ReadPlan, read_payloads, read_range
 from ..reading.snapshot import SnapshotPlan, read_snapshot
 from ..set_aside import Aside, Kind, file_beside, tell
+from ..slices import Slice
 from .bad_messages import BadMessages
 from .batch_builder import BatchBuilder, Selection
 from .routing import can_route, home_of, routed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import pyarrow as pa
-
-    from ...api.streams import StreamConfig
-    from ..decoding.decoder import Decoder
-    from ..links.link import Link
-    from ..options import SourceOptions
-    from ..slices import Slice
 
 
 EXECUTION_ID: Final = "spark.sql.execution.id"
