@@ -28,8 +28,8 @@ import psycopg
 
 import cpu
 from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
-from headrace.jobs.maintenance.maintenance import Maintenance
-from headrace.jobs.service.removal.retention import Keep
+from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.service.retention import Keep
 from jobs import define, report, running
 from jobs_databases import databases
 from jobs_single import Meter, service

@@ -11,7 +11,7 @@ import pytest
 from browser import violations
 from console_browser import act, check, go
 from console_world import ATTACK, World
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.runtime.runtime import Runtime
 from jobs_world import PULL
 from waiting import until

@@ -12,7 +12,7 @@ from headrace.jobs import limits
 from headrace.jobs.config import Config
 from headrace.jobs.errors import DatabaseUnavailableError
 from headrace.jobs.http.app import ENDPOINTS
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.server import apply_definitions, keep_of
 from headrace.jobs.service import auditing
 from jobs_world import FILLED, PRODUCER, PULL, World

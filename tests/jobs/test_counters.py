@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from headrace.jobs import limits
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.metrics import BOUNDS_S, Metrics
 from headrace.jobs.models import rfc3339
 from headrace.jobs.push.engine import PushEngine
-from headrace.jobs.service.finding import page_reads
-from headrace.jobs.service.removal.retention import Keep
+from headrace.jobs.service import page_reads
+from headrace.jobs.service.retention import Keep
 from headrace.jobs.store import Tx
 from jobs_endpoint import Endpoint, answer
 from jobs_world import PRODUCER, World, held

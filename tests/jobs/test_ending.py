@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from headrace.jobs.config import Config, load_config
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.server import serve
 from jobs_endpoint import Endpoint

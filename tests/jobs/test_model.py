@@ -15,9 +15,8 @@ from headrace.clock import ManualClock
 from headrace.jobs.errors import JobsError
 from headrace.jobs.models import Consumer, NewMessage, Options
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service import leases, replaying
+from headrace.jobs.service import finding, leases, page_reads, replaying
 from headrace.jobs.service.definitions import channels, consumers, definitions
-from headrace.jobs.service.finding import finding, page_reads
 from headrace.jobs.service.leases import Held
 from headrace.jobs.service.storing import Fresh, store_messages
 from headrace.jobs.states import State

@@ -16,7 +16,7 @@ from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.errors import JobsError
 from headrace.jobs.http import create_app
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.schedules import parse_times
 from headrace.jobs.service.publishing import scheduling

@@ -17,7 +17,7 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.jobs.http import create_app
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from jobs_contract import ContractTransport

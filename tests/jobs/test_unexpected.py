@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from headrace.clock import ManualClock
+from headrace.jobs.archive import Archive
 from headrace.jobs.errors import DatabaseUnavailableError
-from headrace.jobs.maintenance.archive import Archive
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.metrics import Metrics
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.sender import EndpointAnswer, Sender
@@ -26,7 +26,7 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.server import tell_of_loop
 from headrace.jobs.service.push import results as push_results
 from headrace.jobs.service.push.results import Called
-from headrace.jobs.service.removal.retention import Keep
+from headrace.jobs.service.retention import Keep
 from headrace.jobs.store import Tx
 from jobs_endpoint import Endpoint, answer
 from jobs_world import PRODUCER, PULL, World, held

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.jobs.maintenance.archive import Archive
-from headrace.jobs.service.removal.retention import Window
+from headrace.jobs.archive import Archive
+from headrace.jobs.service.retention import Window
 from headrace.jobs.states import State
 
 if TYPE_CHECKING:

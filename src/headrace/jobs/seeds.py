@@ -19,8 +19,8 @@ from ..errors import ConfigurationError
 from .errors import JobsError
 from .models import ConsumerSettings, Options
 from .policy import with_kind
+from .service import page_reads
 from .service.definitions import channels, consumers, definitions
-from .service.finding import page_reads
 from .signature import new_secret
 from .states import State
 from .store import Tx

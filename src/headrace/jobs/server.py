@@ -22,17 +22,17 @@ from ..errors import ConfigurationError, HeadraceError
 from ..web.asgi import AsgiServer
 from ..web.connections import ConnectionLimits
 from . import limits
+from .archive import Archive
 from .config import Config
 from .http import create_app
 from .http.asgi import Gateway
-from .maintenance.archive import Archive
-from .maintenance.maintenance import Maintenance
+from .maintenance import Maintenance
 from .models import Options
 from .push.engine import PushEngine
 from .runtime.runtime import Runtime
 from .seeds import Left, Seeds, apply_seeds, left_over
 from .service import auditing
-from .service.removal.retention import Keep
+from .service.retention import Keep
 from .store import Tx, open_database
 
 __all__ = [

@@ -15,11 +15,11 @@ from headrace.cli import main
 from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
 from headrace.jobs.errors import JobsError
 from headrace.jobs.http import create_app
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.matching.patterns import MISSING, parse_path, value_at
 from headrace.jobs.matching.unique import Unique, key_of
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service.removal.retention import Keep
+from headrace.jobs.service.retention import Keep
 from jobs_contract import ContractTransport
 from jobs_world import PRODUCER, World, held
 

@@ -20,14 +20,13 @@ from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
 from headrace.jobs.http import create_app
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.models import Consumer, NewMessage, Options, Waiting
 from headrace.jobs.runtime.runtime import Runtime
-from headrace.jobs.service import fanning, storing
+from headrace.jobs.service import fanning, removing, storing
 from headrace.jobs.service.definitions import channels, consumers, definitions
 from headrace.jobs.service.leases import Held, completed
 from headrace.jobs.service.publishing import publishing
-from headrace.jobs.service.removal import removing
 from headrace.jobs.service.storing import Fresh, store_messages
 from headrace.jobs.store import Tx, open_database
 from jobs_contract import ContractTransport

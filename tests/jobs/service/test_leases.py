@@ -16,14 +16,14 @@ import uvicorn
 from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.http import create_app
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.models import Consumer, NewMessage
 from headrace.jobs.runtime.lookout import JobWaiter
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service import leases
 from headrace.jobs.service.definitions import consumers
 from headrace.jobs.service.publishing import accepting
-from headrace.jobs.service.removal.retention import Keep
+from headrace.jobs.service.retention import Keep
 from headrace.jobs.service.storing import Fresh, store_messages
 from headrace.jobs.store import Tx, open_database
 from jobs_world import PULL, World, claim_of, end_of, held

@@ -232,7 +232,7 @@ def prune_command(args: Args) -> int:
 
 def archive_read_command(args: Args) -> int:
     """Show archived messages, as they were written."""
-    from ...jobs.maintenance.archive import read_archive
+    from ...jobs.archive import read_archive
 
     if args.job is None and args.message is None:
         raise Failure("say what to look for: --message ID or --job ID")

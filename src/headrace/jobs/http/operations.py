@@ -16,7 +16,7 @@ from ..errors import forbidden
 from ..models import rfc3339
 from ..runtime.runtime import Runtime
 from ..seeds import left_over
-from ..service.finding import page_reads
+from ..service import page_reads
 from ..states import State
 from ..store import Row, Tx
 from . import shapes

@@ -10,7 +10,7 @@ from functools import partial
 from .. import limits
 from ..metrics import Metrics, Page
 from ..models import Consumer
-from ..service.finding import page_reads
+from ..service import page_reads
 from ..service.leases import Result, Swept
 from ..states import Event, State
 from ..store import Database

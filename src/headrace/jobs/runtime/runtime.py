@@ -19,8 +19,8 @@ from ..models import ClaimedJob, Consumer, Options, Published, Waiting
 from ..service import fanning, leases
 from ..service.auditing import Guesses, PerMinute
 from ..service.definitions import sealing
-from ..service.finding.page_reads import Cursors
 from ..service.leases import Claim, Endings, lease_all
+from ..service.page_reads import Cursors
 from ..service.processes import make_once
 from ..service.publishing.publishing import Publication, publish_all
 from ..store import Database, Tx

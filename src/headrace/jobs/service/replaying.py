@@ -18,7 +18,7 @@ from ..matching.payloads import Patterns
 from ..models import Consumer
 from ..states import TERMINAL, Event, State
 from ..store import Row, Tx
-from .finding.finding import first_made_from, fitting
+from .finding import first_made_from, fitting
 from .moves import Move, apply_moves, load
 from .removed_jobs import missing
 

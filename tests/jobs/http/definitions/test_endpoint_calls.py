@@ -14,7 +14,7 @@ from headrace.cli import main
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.http import create_app
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.metrics import BOUNDS_S, Metrics
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime

@@ -18,7 +18,7 @@ from headrace.jobs.errors import JobsError
 from headrace.jobs.http import create_app
 from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.ids import key_id_of, new_key
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.runtime.runtime import Runtime
 from jobs_contract import ContractTransport
 from jobs_world import World, held

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from ...models import rfc3339
 from ...runtime.runtime import Runtime
+from ...service import removing
 from ...service.definitions import channels, definitions
-from ...service.removal import removing
 from ...states import State
 from ...store import Tx
 from .. import shapes

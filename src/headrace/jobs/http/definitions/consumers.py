@@ -15,8 +15,8 @@ from ...errors import bad_request, not_found
 from ...models import Consumer, ConsumerSettings, rfc3339, state_name
 from ...policy import with_kind
 from ...runtime.runtime import Runtime
+from ...service import finding, page_reads
 from ...service.definitions import consumers
-from ...service.finding import finding, page_reads
 from ...service.push import call_statistics
 from ...signature import new_secret
 from ...states import Hold, State

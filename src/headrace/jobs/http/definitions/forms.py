@@ -14,9 +14,9 @@ from ...errors import bad_request
 from ...models import Consumer, ConsumerSettings, http_date, rfc3339
 from ...push.guard import Guard, RefusedAddressError
 from ...runtime.runtime import Runtime
+from ...service import removing
 from ...service.definitions import channels, consumers, definitions
-from ...service.finding.page_reads import Page, page
-from ...service.removal import removing
+from ...service.page_reads import Page, page
 from ...signature import new_secret
 from ...store import Tx
 from .. import shapes

@@ -12,8 +12,8 @@ from ... import ids, limits
 from ...errors import bad_request
 from ...models import rfc3339
 from ...runtime.runtime import Runtime
+from ...service import page_reads
 from ...service.definitions import keys
-from ...service.finding import page_reads
 from ...store import Row
 from ..request.access import recorded
 from ..request.endpoint import Endpoint, Parameter, reply

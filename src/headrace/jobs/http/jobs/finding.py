@@ -15,10 +15,9 @@ from ...matching.payloads import check_paths, read_paths
 from ...models import Consumer, rfc3339
 from ...runtime import counting
 from ...runtime.runtime import Runtime
-from ...service import replaying
+from ...service import finding, page_reads, replaying
 from ...service.definitions import channels, consumers
-from ...service.finding import finding, page_reads
-from ...service.finding.finding import Cancelled, Filter
+from ...service.finding import Cancelled, Filter
 from ...service.replaying import Replayed, Wanted
 from ...states import TERMINAL, Hold, State
 from ...store import Row, Tx

@@ -13,9 +13,8 @@ from ...errors import NOT_THE_RIGHT_ONE, bad_request
 from ...models import Consumer, payload_fields, rfc3339, state_name
 from ...runtime import counting
 from ...runtime.runtime import Runtime
-from ...service import leases, replaying
+from ...service import leases, page_reads, replaying
 from ...service.definitions import consumers
-from ...service.finding import page_reads
 from ...states import Event, State
 from ...store import Row, Tx
 from .. import shapes

@@ -12,7 +12,7 @@ from ... import ids, limits
 from ...errors import not_found
 from ...models import payload_fields, rfc3339, state_name
 from ...runtime.runtime import Runtime
-from ...service.finding import page_reads
+from ...service import page_reads
 from ...service.publishing import publishing
 from ...store import Row, Tx
 from .. import shapes

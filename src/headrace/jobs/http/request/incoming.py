@@ -15,7 +15,7 @@ from ... import ids, limits
 from ...errors import JobsError, bad_request, forbidden
 from ...runtime.runtime import Runtime
 from ...service.definitions.definitions import Precondition
-from ...service.finding.page_reads import Page, Paging
+from ...service.page_reads import Page, Paging
 from ...store import Tx
 from .access import bearer, key_of
 

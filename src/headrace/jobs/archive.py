@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
-from ...documents import read_typed
-from ...errors import ConfigurationError
-from ...files import sync_directory, write_whole
-from .. import ids
-from ..models import payload_fields, rfc3339, state_name
-from ..service.removal.retention import Window, folder_of
-from ..store import Row
+from ..documents import read_typed
+from ..errors import ConfigurationError
+from ..files import sync_directory, write_whole
+from . import ids
+from .models import payload_fields, rfc3339, state_name
+from .service.retention import Window, folder_of
+from .store import Row
 
 __all__ = ["Archive", "read_archive"]
 

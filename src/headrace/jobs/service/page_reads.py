@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ... import limits
-from ...errors import bad_request, not_found
-from ...states import State
-from ...store import Row, Tx
-from ..removed_jobs import missing
+from .. import limits
+from ..errors import bad_request, not_found
+from ..states import State
+from ..store import Row, Tx
+from .removed_jobs import missing
 
 __all__ = [
     "Cursors",
@@ -32,6 +32,7 @@ __all__ = [
     "page_of",
     "page_until",
 ]
+
 
 _NEWEST: Final = 2**62
 

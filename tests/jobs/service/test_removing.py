@@ -13,9 +13,9 @@ from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.errors import JobsError
 from headrace.jobs.http.app import ENDPOINTS
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.service import removing
 from headrace.jobs.service.publishing import publishing
-from headrace.jobs.service.removal import removing
 from jobs_world import FILLED, PRODUCER, PULL, World, held
 from waiting import until
 

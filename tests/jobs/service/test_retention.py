@@ -7,9 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.jobs.maintenance.maintenance import Maintenance
-from headrace.jobs.service.removal import retention
-from headrace.jobs.service.removal.retention import Keep
+from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.service import retention
+from headrace.jobs.service.retention import Keep
 from headrace.jobs.store import Tx
 from jobs_world import World, held
 

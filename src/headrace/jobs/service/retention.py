@@ -10,12 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ... import limits
-from ...models import rfc3339
-from ...states import State
-from ...store import Row, Tx
-from ..push import call_statistics
-from ..removed_jobs import note_removed
+from .. import limits
+from ..models import rfc3339
+from ..states import State
+from ..store import Row, Tx
+from .push import call_statistics
+from .removed_jobs import note_removed
 
 __all__ = [
     "Keep",

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ... import limits
-from ...errors import JobsError, bad_request
-from ...models import Consumer
-from ...states import State
-from ...store import Row, Tx
-from ..definitions.channels import find_channel, find_producer
-from ..definitions.consumers import DEFINITIONS, find_consumer
-from ..definitions.definitions import Precondition, next_version
-from ..moves import finish_keys, lock_keys
+from .. import limits
+from ..errors import JobsError, bad_request
+from ..models import Consumer
+from ..states import State
+from ..store import Row, Tx
+from .definitions.channels import find_channel, find_producer
+from .definitions.consumers import DEFINITIONS, find_consumer
+from .definitions.definitions import Precondition, next_version
+from .moves import finish_keys, lock_keys
 
 __all__ = [
     "Hanging",
@@ -29,6 +29,7 @@ __all__ = [
     "remove_producer",
     "remove_some",
 ]
+
 
 _MOVED: Final = (State.QUEUED, State.DEAD)
 

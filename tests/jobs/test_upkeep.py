@@ -16,12 +16,12 @@ import pytest
 from headrace.cli import main
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.jobs.maintenance.archive import Archive, read_archive
-from headrace.jobs.maintenance.maintenance import Maintenance
+from headrace.jobs.archive import Archive, read_archive
+from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.models import rfc3339
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.processes import make_once
-from headrace.jobs.service.removal.retention import Keep
+from headrace.jobs.service.retention import Keep
 from jobs_world import PULL, World, held
 
 DAY = 86_400.0

@@ -1,9 +1,4 @@
-"""Finding jobs: of a channel, a message, a consumer, in a state, of an age; and cancelling what is found.
-
-Counters say which consumers have jobs in which states, and an index has those of each: a page costs what it
-shows, whatever the backlog. No index has payloads: a search by them looks into so many at a time, and says
-how far it is.
-"""
+"""Finding jobs: of a channel, a message, a consumer, in a state, of an age; and cancelling what is found."""
 
 from __future__ import annotations
 
@@ -15,12 +10,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from ... import limits
-from ...errors import JobsError, not_found
-from ...matching.payloads import Patterns, document_of, fitting_paths
-from ...states import Event, Hold, State
-from ...store import Row, Tx
-from ..moves import Move, apply_moves, load
+from .. import limits
+from ..errors import JobsError, not_found
+from ..matching.payloads import Patterns, document_of, fitting_paths
+from ..states import Event, Hold, State
+from ..store import Row, Tx
+from .moves import Move, apply_moves, load
 from .page_reads import Paging
 
 __all__ = [

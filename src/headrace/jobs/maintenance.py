@@ -1,8 +1,4 @@
-"""Background work: expires leases, dispatches scheduled messages, folds counts, enforces retention.
-
-Every process handles leases and schedules: a process skips rows that another one is working on, and nothing
-waits for a dead process. One process leads counts and retention, under its own lease.
-"""
+"""Background work: expires leases, dispatches scheduled messages, folds counts, enforces retention."""
 
 from __future__ import annotations
 
@@ -11,18 +7,18 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
-from .. import limits
-from ..errors import JobsError
-from ..runtime import counting
-from ..runtime.runtime import Runtime
-from ..service import fanning, leases, processes
-from ..service.publishing import publishing, scheduling
-from ..service.push import call_statistics
-from ..service.removal import removing, retention
-from ..store import Tx
+from . import limits
 from .archive import Archive
+from .errors import JobsError
+from .runtime import counting
+from .runtime.runtime import Runtime
+from .service import fanning, leases, processes, removing, retention
+from .service.publishing import publishing, scheduling
+from .service.push import call_statistics
+from .store import Tx
 
 __all__ = ["Maintenance"]
+
 
 _LOG: Final = logging.getLogger("headrace.jobs.maintenance")
 _TASK: Final = "upkeep"
