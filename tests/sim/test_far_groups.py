@@ -21,7 +21,7 @@ from sim.groups.faults import Faults
 from sim.groups.network import Far
 from sim.groups.world import World
 
-EVENTS = ("add", "step down", "drop", "change")
+EVENTS = ("add", "step down", "drop", "change", "shrink")
 CAST: dict[str, Any] = {
     "genre": "planned",
     "kind": "elastic",
@@ -100,6 +100,8 @@ class Silences:
             admin.do(event, lambda: admin.step_down("m1"))
         elif event == "change":
             admin.do(event, lambda: elastic.change(admin.js, STREAM, GROUP, max_members=7))
+        elif event == "shrink":
+            admin.do(event, lambda: elastic.change(admin.js, STREAM, GROUP, max_members=4))
         else:
             active = [each for each in world.living("m1") if each.membership.is_active]
             Faults(world).kill(active[0])

@@ -335,7 +335,7 @@ class _Change:
         if stale.unused:
             # Nobody who was asked before it is removed may say that it is, and be believed meanwhile.
             await self._look_no_more()
-            await consumers.remove(self._js, consumers.stream_of(record), stale.unused)
+            await consumers.delete(self._js, consumers.stream_of(record), stale.unused)
         if stale.used or stale.unused:
             return record, found
         await self._look_no_more()

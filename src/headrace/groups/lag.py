@@ -8,10 +8,9 @@ for its counts by subject, if it has few subjects, and otherwise only members ar
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from ..api.errors import Errors
 from ..errors import JetStreamApiError, NoRespondersError
@@ -32,6 +31,7 @@ from .progress import (
 from .reach import Trouble
 from .record import names
 from .record.records import ElasticGroup, StaticGroup, first_of
+from .server.asking import of_each
 from .server.consumers import stream_of
 from .trouble import troubles as _troubles
 
@@ -53,9 +53,6 @@ AT_ONCE: Final = 16
 
 _INFOS_FOR_A_PAGE: Final = 16  # a page of 256 consumers costs about as much as so many single ones
 _GONE: Final = frozenset({Errors.CONSUMER_NOT_FOUND.err_code})
-
-K = TypeVar("K")
-T = TypeVar("T")
 
 
 async def measure(
@@ -118,7 +115,7 @@ async def _consumers(
                 raise
             return None
 
-    infos = await _together(ask, sorted(wanted))
+    infos = await of_each(ask, sorted(wanted), AT_ONCE)
     return {each.name: each for each in infos if each is not None}
 
 
@@ -149,7 +146,7 @@ async def _firsts(
 
     numbers = sorted(wanted)
     try:
-        return dict(zip(numbers, await _together(ask, numbers), strict=True))
+        return dict(zip(numbers, await of_each(ask, numbers, AT_ONCE), strict=True))
     except NoRespondersError:
         return {}  # the configuration was changed meanwhile
 
@@ -214,7 +211,7 @@ async def _source_lag(js: JetStream, info: StreamInfo, group: ElasticGroup) -> i
         origin = await js.stream(group.stream)
         if origin.cached_info is None or not origin.cached_info.config.allow_direct:
             return said
-        found = await _together(lambda each: _first(origin, each, reached + 1), filters)
+        found = await of_each(lambda each: _first(origin, each, reached + 1), filters, AT_ONCE)
     except NoRespondersError:
         return said
     except JetStreamApiError as error:
@@ -228,19 +225,3 @@ def is_full(info: StreamInfo) -> bool:
     """Whether a work queue has, or about has, no room for another message."""
     config, state = info.config, info.state
     return 0 < config.max_msgs <= state.messages or 0 < config.max_bytes <= 2 * state.bytes
-
-
-async def _together(ask: Callable[[K], Awaitable[T]], of: Sequence[K]) -> list[T]:
-    """The answers, in order; a few calls are under way at a time."""
-    room = asyncio.Semaphore(AT_ONCE)
-
-    async def one(each: K) -> T:
-        async with room:
-            return await ask(each)
-
-    tasks = [asyncio.ensure_future(one(each)) for each in of]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -278,7 +278,7 @@ class Membership(Generic[G]):
                     self._shared, name, read_plan, self._following.read_names
                 )
         for name, each in self._consumers.items():
-            each.tell(Wanted(wanted.get(name)))
+            each.tell(Wanted(wanted.get(name), record.max_members))
 
     # Ownership
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Asking", "together"]
+__all__ = ["Asking", "of_each", "together"]
 
 A = TypeVar("A")
 B = TypeVar("B")
+K = TypeVar("K")
 AT_ONCE: Final = 3
 """Questions under way at a time: a server that is slow, and not far, must not be asked ever more."""
 
@@ -24,6 +25,23 @@ async def together(one: Awaitable[A], other: Awaitable[B]) -> tuple[A, B]:
             raise each
     first, second = found
     return first, second  # type: ignore[return-value]
+
+
+async def of_each(ask: Callable[[K], Awaitable[A]], of: Sequence[K], at_once: int) -> list[A]:
+    """The answers to a question about each, in order; so many are under way at a time. Raises what the first
+    raised that did, and asks no more."""
+    room = asyncio.Semaphore(at_once)
+
+    async def one(each: K) -> A:
+        async with room:
+            return await ask(each)
+
+    tasks = [asyncio.ensure_future(one(each)) for each in of]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 class Asking(Generic[A]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -22,6 +21,7 @@ from ..record.names import (
     static_partition_consumer,
 )
 from ..record.records import ElasticGroup, StaticGroup
+from .asking import of_each
 
 _ASKED_AT_ONCE: Final = 64
 _MISSING: Final = frozenset({Errors.CONSUMER_NOT_FOUND.err_code, Errors.STREAM_NOT_FOUND.err_code})
@@ -76,17 +76,14 @@ async def existing(js: JetStream, stream: str, names: Collection[str]) -> list[C
     In a cluster the listing of names is complete, while that of consumers leaves out whose leader is away.
     """
     wanted = frozenset(names)
-    found: list[ConsumerInfo] = []
     try:
         there = [name async for name in js.consumer_names(stream) if name in wanted]
     except JetStreamApiError as error:
         if error.err_code not in _MISSING:
             raise
         return []
-    for first in range(0, len(there), _ASKED_AT_ONCE):
-        asked = (_info(js, stream, name) for name in there[first:][:_ASKED_AT_ONCE])
-        found += [info for info in await asyncio.gather(*asked) if info is not None]
-    return found
+    found = await of_each(lambda name: _info(js, stream, name), there, _ASKED_AT_ONCE)
+    return [info for info in found if info is not None]
 
 
 async def _info(js: JetStream, stream: str, name: str) -> ConsumerInfo | None:
@@ -132,11 +129,18 @@ async def release(js: JetStream, group: StaticGroup | ElasticGroup, member: str)
 
 async def remove(js: JetStream, stream: str, names: Collection[str]) -> None:
     """Delete those of ``names`` that are consumers of a group; others of such a name are left alone."""
-    for info in await existing(js, stream, names):
-        if not is_groups_own(info):
-            continue
+    found = await existing(js, stream, names)
+    await delete(js, stream, [info.name for info in found if is_groups_own(info)])
+
+
+async def delete(js: JetStream, stream: str, names: Sequence[str]) -> None:
+    """Delete consumers, all at once; who is not there has been deleted by a member."""
+
+    async def one(name: str) -> None:
         try:
-            await js.delete_consumer(stream, info.name)
+            await js.delete_consumer(stream, name)
         except JetStreamApiError as error:
-            if error.err_code not in _MISSING:  # else its member was faster
+            if error.err_code not in _MISSING:
                 raise
+
+    await of_each(one, names, _ASKED_AT_ONCE)

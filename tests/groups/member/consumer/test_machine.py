@@ -128,6 +128,12 @@ def test_a_partitions_own_consumer_stays_for_its_next_owner(
     assert walk([Wanted(plan), Created(), Wanted(then)]).release is release
 
 
+def test_the_consumer_of_a_partition_that_the_group_has_no_more_goes() -> None:
+    last = Plan("partition=11", (11,), ("11.>",), True)
+    assert walk([Wanted(last, 12), Created(), Wanted(None, 12)]).release is Release.HAND_OVER
+    assert walk([Wanted(last, 12), Created(), Wanted(None, 11)]).release is Release.DELETE
+
+
 def test_a_consumer_that_vanishes_at_once_again_and_again_is_made_with_pauses() -> None:
     state, pauses = walk(AT_WORK), []
     for _ in range(6):

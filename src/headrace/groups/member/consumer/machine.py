@@ -16,6 +16,7 @@ at the moment. Every wish from outside (``Wanted``, ``End``) may come in every p
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -118,9 +119,14 @@ class Release(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The record was read or has changed: this is to be consumed, or nothing."""
+    """The record was read or has changed: this is to be consumed, or nothing.
+
+    Attributes:
+        partitions: how many the group has.
+    """
 
     plan: Plan | None
+    partitions: int = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +228,7 @@ class State:
         made: what we asked the server for last, and may hold.
         pause, failures: why it is paused, and how often it failed in a row.
         release: how it is being let go of, or will be.
+        partitions: how many the group has.
         ending: it ends after the release.
         met_other: a consumer of another configuration was met: it is deleted if the record is still the
             one that we know.
@@ -229,6 +236,7 @@ class State:
 
     phase: Phase = Phase.IDLE
     wanted: Plan | None = None
+    partitions: int = sys.maxsize
     made: Plan | None = None
     pause: Pause = Pause.TICK
     failures: int = 0
@@ -247,7 +255,7 @@ def after(state: State, event: Event) -> State:
     if state.phase is Phase.OVER:
         return state
     if isinstance(event, Wanted):
-        return _wanted(state, event.plan)
+        return _wanted(replace(state, partitions=event.partitions), event.plan)
     if isinstance(event, End):
         return _end(state, event.release)
     return _ANSWERS[state.phase](state, event)
@@ -270,9 +278,10 @@ _MAY_BE_CUT_SHORT: Final = (Pause.OVERLAP, Pause.TICK)
 
 
 def _let_go(state: State, plan: Plan | None) -> Release:
-    """A partition's own consumer stays for its next owner; a member's goes."""
+    """A partition's own consumer stays for its next owner, unless the group has that partition no more; a
+    member's goes."""
     made = state.made
-    stays = made is not None and made.is_shared
+    stays = made is not None and made.is_shared and made.partitions[-1] < state.partitions
     return Release.HAND_OVER if stays and plan is None else Release.DELETE
 
 
