@@ -1,8 +1,8 @@
 """How long keys are silent when a group changes, its members' links are far, and messages keep coming.
 
 In virtual time, so every bound is exact: no longer than half a second and four round trips after a planned
-change, or eight over a link that is longer than 150 ms, than two times to acknowledge and a lease after a
-crash. Jitter counts as part of the round trip.
+change (five, where the group gets fewer partitions), or eight over a link that is longer than 150 ms, than
+two times to acknowledge and a lease after a crash. Jitter counts as part of the round trip.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def bound_s(event: str, far: Far) -> float:
     if event == "crash":
         return 3 * float(CAST["ack_wait"])
     round_trip = far.round_trip + 2 * far.jitter
-    return 0.5 + 4 * round_trip if round_trip <= LONG_S else 8 * round_trip
+    if round_trip > LONG_S:
+        return 8 * round_trip
+    return 0.5 + (5 if event == "shrink" else 4) * round_trip
 
 
 class Silences:
