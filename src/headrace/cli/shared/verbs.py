@@ -20,7 +20,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from ...errors import JetStreamApiError
 from .. import loop_factory
@@ -30,6 +29,8 @@ from .connection_options import CONNECTION, Where, connection_options, given_abo
 from .output import Output, output_options
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from ...client import Connection, JetStream
 
 
