@@ -151,10 +151,9 @@ SCHEDULE_RUNS_MAX: Final = (
 SCHEDULE_LATE_S: Final = 60.0  # a time that is later was missed
 SCHEDULE_UPCOMING: Final = 5  # times shown of a schedule
 CRON_CHARS_MAX: Final = 255  # a longer pattern: 400
-FAN_OUT_MAX: Final = (
-    500  # jobs, messages times consumers, of one transaction that publishes; of one message all. The
-    # others are made by the following ones
-)
+FAN_OUT_MAX: Final = 500
+"""Jobs, messages times consumers, of one transaction that publishes; all of one message. The following
+transactions make the others."""
 TURN_ROWS: Final = 100  # a publication of more messages waits for other large writes of its process
 SWEEP_ROWS: Final = 1000  # rows that one maintenance transaction changes
 PAGES_GIVEN_BACK: Final = 4000  # SQLite: pages that one transaction takes off the file

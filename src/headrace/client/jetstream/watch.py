@@ -192,8 +192,8 @@ class _Listing:
     Messages come in stream order, the newest of each subject. Whoever writes to a subject that has not come
     yet moves it behind others that count in its place, and a server's counts may be off by what is written
     while they are made. So the listing goes on until nothing is pending, or for as many as are pending once
-    those counted have come, as it need not end while others write faster; and it is whole if the newest
-    message of all has come. If not, it asks which subjects it has not seen.
+    those counted have come, as it need not end while others write faster; and it is whole if nothing is
+    pending and the newest message of all has come. If not, it asks which subjects it has not seen.
 
     Attributes:
         left: how many are to come.
@@ -204,6 +204,7 @@ class _Listing:
         self._stream = stream
         self._ordered = ordered
         self._is_extended = False
+        self._is_drained = False  # nothing was pending behind the last one
         self._seen: set[str] = set()
         self._position = ordered._config.opt_start_seq - 1  # the sequence of the last one
 
@@ -215,6 +216,7 @@ class _Listing:
         metadata = message.metadata
         self._seen.add(message.subject)
         self._position = metadata.stream_seq
+        self._is_drained = not metadata.pending
         if not metadata.pending:
             self.left = 0
         elif not self.left and not self._is_extended:
@@ -223,6 +225,7 @@ class _Listing:
     def count_anew(self, taken: int) -> None:
         """There is another consumer, and not only the last revisions come from it: count what is there."""
         info = self._ordered.cached_info
+        self._is_drained = False
         if self.left > 0 and info is not None:
             there = info.num_pending + info.delivered.consumer_seq  # when it was made
             self.left = there - self._ordered._consumer_seq + taken
@@ -238,9 +241,12 @@ class _Listing:
         """
         config = self._ordered._config
         patterns = config.filter_subjects or (config.filter_subject or ">",)
-        newest = await asyncio.gather(*(self._newest(pattern, report) for pattern in patterns))
-        if all(each is None or each.sequence <= self._position for each in newest):
-            return []
+        if (
+            self._is_drained
+        ):  # else there is more, whatever a replica that lags behind calls the newest
+            newest = await asyncio.gather(*(self._newest(each, report) for each in patterns))
+            if all(each is None or each.sequence <= self._position for each in newest):
+                return []
         names: set[str] = set()
         for pattern in patterns:
             info = await until_reachable(partial(self._stream.info, subjects=pattern), report)
