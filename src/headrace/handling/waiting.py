@@ -36,14 +36,13 @@ class Waiting(Generic[M]):
         is_over: whether none may begin any more.
     """
 
-    __slots__ = ("_lanes", "_left", "_lock", "begun", "is_over", "last", "late", "running")
+    __slots__ = ("_lanes", "_lock", "begun", "is_over", "last", "late", "running")
 
     def __init__(
         self, *, in_turn: bool = False, notes_begun: bool = False, notes_late: bool = False
     ) -> None:
         self._lock = threading.Lock()
         self._lanes: Lanes[M] | Line[M] = Line() if in_turn else Lanes()
-        self._left: list[M] = []  # taken, and not begun after all
         self.running: dict[M, Hashable] = {}
         self.begun: list[M] | None = [] if notes_begun else None
         self.late: deque[M] | None = deque() if notes_late else None
@@ -98,12 +97,6 @@ class Waiting(Generic[M]):
                 self.late.append(message)
             self._lanes.done(self.running.pop(message))
 
-    def leave(self, message: M) -> None:
-        """It was taken, and is not begun after all; it stays until the end."""
-        with self._lock:
-            self._left.append(message)
-            self._lanes.done(self.running.pop(message))
-
     def stop(self) -> None:
         """Let none begin any more; those that wait stay."""
         with self._lock:
@@ -112,7 +105,7 @@ class Waiting(Generic[M]):
     def waiting(self) -> list[M]:
         """Those that wait, by key."""
         with self._lock:
-            return [*self._left, *self._lanes]
+            return list(self._lanes)
 
     def handled(self) -> list[M]:
         """Those that are being handled."""

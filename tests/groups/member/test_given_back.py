@@ -18,7 +18,7 @@ from headrace import ConsumerConfig, StreamConfig, SubjectTransformConfig
 from headrace.api.acks import NAK
 from headrace.client import JetStream, connect
 from headrace.errors import HeadraceError
-from headrace.groups import GroupMessage, Membership, static
+from headrace.groups import GroupMessage, Layout, Membership, static
 from waiting import until
 
 LONG_S = 60.0
@@ -33,18 +33,19 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[peers.Ser
     yield from peers.either_running(request.param, tmp_path, durable=True)
 
 
-async def _make(js: JetStream) -> None:
-    """A stream with one partition, and a static group with one member."""
-    transform = SubjectTransformConfig(src="s.*", dest="{{partition(1,1)}}.s.{{wildcard(1)}}")
+async def _make(js: JetStream, partitions: int = 1, layout: Layout = "interoperable") -> None:
+    """A stream with so many partitions, and a static group with one member."""
+    dest = f"{{{{partition({partitions},1)}}}}.s.{{{{wildcard(1)}}}}"
+    transform = SubjectTransformConfig(src="s.*", dest=dest)
     await js.create_stream(StreamConfig(name="S", subjects=("s.*",), subject_transform=transform))
-    await static.create(js, "S", "g", 1, members=("m",))
+    await static.create(js, "S", "g", partitions, members=("m",), layout=layout)
 
 
 def _join(
-    js: JetStream, handler: Callable[[GroupMessage], Any], concurrency: int = 1
+    js: JetStream, handler: Callable[[GroupMessage], Any], concurrency: int = 1, **options: Any
 ) -> Membership[Any]:
     config = ConsumerConfig(ack_wait=LONG_S, max_ack_pending=50)
-    return static.join(js, "S", "g", "m", handler, config, concurrency=concurrency)
+    return static.join(js, "S", "g", "m", handler, config, concurrency=concurrency, **options)
 
 
 class Handler:
@@ -149,3 +150,72 @@ async def test_what_a_killed_server_knows_to_be_in_hand_goes_on_long_before_its_
             handler.gate.set()
             await until(lambda: len(handler.confirmed) == COUNT, within=SOON_S)
         assert handler.wrong == []
+
+
+@pytest.mark.parametrize("end", ["leaves", "steps down"])
+@pytest.mark.parametrize("way", ["in turn", "abreast", "on a thread"])
+async def test_what_waits_for_a_place_among_the_handlers_goes_to_the_next_owner_at_once(
+    server: peers.ServerProcess, way: str, end: str
+) -> None:
+    """Consumers of several partitions share the places, and those of one partition have them all."""
+    if end == "steps down" and server.name == "headrace":
+        pytest.skip("it waits until the one who steps down is done with what it has")
+    async with connect(server.url) as connection:
+        js = connection.jetstream()
+        await _make(js, 2, "per_partition")
+        busy: list[GroupMessage] = []
+        other: list[bytes] = []
+        gate = threading.Event()
+        opened = asyncio.Event()
+
+        async def first(message: GroupMessage) -> None:
+            busy.append(message)
+            await opened.wait()
+
+        def first_on_a_thread(message: GroupMessage) -> None:
+            busy.append(message)
+            assert gate.wait(60)
+
+        def second(message: GroupMessage) -> None:
+            if message.partition != busy[0].partition:
+                other.append(message.payload)
+            message.ack()
+
+        stream = await js.stream("S")
+        keys: dict[str, list[str]] = {"0": [], "1": []}
+        for key in map(str, range(20)):
+            stored = await stream.get_message((await js.publish(f"s.{key}", b"")).seq)
+            keys[stored.subject.split(".")[0]].append(key)
+        await stream.purge()
+        called = first_on_a_thread if way == "on a thread" else first
+        places = 1 if way == "in turn" else 2
+        async with contextlib.AsyncExitStack() as stack:
+            membership = await stack.enter_async_context(
+                _join(js, called, places, key=lambda message: message.subject)
+            )
+            stack.callback(gate.set)
+            stack.callback(opened.set)
+            for key in keys["0"][:places]:
+                await js.publish(f"s.{key}", b"")
+            await until(lambda: len(busy) == places, "the places are not taken", within=SOON_S)
+            for number in range(COUNT):
+                await js.publish(f"s.{keys['1'][number % 3]}", b"%d" % number)
+            limit = membership._shared.limit
+            assert limit is not None
+            await until(lambda: limit.is_wanted, "nobody waits for a place", within=SOON_S)
+            await stack.enter_async_context(_join(js, second))
+            async with asyncio.timeout(SOON_S):
+                while not all([each.num_waiting > 1 async for each in stream.consumers()]):
+                    await asyncio.sleep(0)
+            if end == "leaves":
+                leaving = asyncio.create_task(membership.leave())
+                stack.push_async_callback(asyncio.wait, [leaving])
+            else:
+                await static.step_down(js, "S", "g", "m")
+            # The next message finds the new owner, and by it the former one hears that it is no more.
+            await js.publish(f"s.{keys['1'][0]}", b"%d" % COUNT)
+            await until(lambda: len(other) > COUNT, "not all came", within=SOON_S)
+            gate.set()
+            opened.set()
+        assert other == [b"%d" % number for number in range(COUNT + 1)]
+        assert len(busy) == places

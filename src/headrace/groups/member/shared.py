@@ -52,35 +52,41 @@ class HandlerLimit:
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[object, asyncio.Future[bool]]] = deque()
 
     @property
     def is_wanted(self) -> bool:
         """Whether somebody waits for a place."""
         return bool(self._waiting)
 
-    async def take(self) -> None:
-        """A place, as soon as there is one."""
+    async def take(self, taker: object) -> bool:
+        """A place, as soon as there is one. False: there is none, as ``taker`` wants none any more."""
         if self._free and not self._waiting:
             self._free -= 1
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((taker, future))
         try:
-            await future
+            return await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled():
+            if future.done() and not future.cancelled() and future.result():
                 self.give()  # it was ours already
             raise
 
     def give(self) -> None:
         """A place is free: the next one who waits has it."""
         while self._waiting:
-            future = self._waiting.popleft()
+            _, future = self._waiting.popleft()
             if not future.done():
-                future.set_result(None)
+                future.set_result(True)
                 return
         self._free += 1
+
+    def leave(self, taker: object) -> None:
+        """Nothing of this one's is begun any more: it waits for no place, which others may have for long."""
+        for each, future in self._waiting:
+            if each is taker and not future.done():
+                future.set_result(False)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from headrace import Broker
 from headrace.api.consumers import ConsumerConfig
 from headrace.groups import GroupMessage
 from headrace.groups.member.consumer import consuming
-from headrace.groups.member.handlers.on_loop import ConcurrentHandlers
 from headrace.groups.member.shared import HandlerLimit
 from member_world import World
 from waiting import until, until_here
@@ -141,24 +139,32 @@ async def test_what_was_answered_is_sent_before_the_next_turn(world: World, pend
 
 async def test_who_is_cancelled_while_waiting_for_a_place_gives_none_back() -> None:
     limit = HandlerLimit(1)
-    await limit.take()
-    policy = SimpleNamespace(on_failure=None, random=SimpleNamespace(random=None))
-    shared = SimpleNamespace(limit=limit, concurrency=1, call=None, key=None, **vars(policy))
-    generation = SimpleNamespace(is_owned=True)
-    work = ConcurrentHandlers(shared, SimpleNamespace(), generation, [])  # type: ignore[arg-type]
-    work._waiting.add([("key", object())])  # type: ignore[list-item]
-    taken = work._waiting.next()
-    assert taken is not None
-    waiting = asyncio.create_task(work._handle(taken))
+    assert await limit.take("first")
+    second = asyncio.create_task(limit.take("second"))
     await until(lambda: limit.is_wanted, "it does not wait for a place")
-    waiting.cancel()
+    second.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await waiting
-    third = asyncio.create_task(limit.take())
+        await second
+    third = asyncio.create_task(limit.take("third"))
     await until(lambda: limit.is_wanted or third.done(), "it neither waits nor has a place")
     assert not third.done(), "there were two places, and only one was made"
     limit.give()
-    await third
+    assert await third
+
+
+async def test_who_leaves_waits_for_no_place_and_others_do() -> None:
+    limit = HandlerLimit(1)
+    assert await limit.take("first")
+    leaving = [asyncio.create_task(limit.take("second")) for _ in range(2)]
+    staying = asyncio.create_task(limit.take("third"))
+    await until(lambda: len(limit._waiting) == 3, "they do not wait")
+    limit.leave("second")
+    assert await asyncio.gather(*leaving) == [False, False]
+    assert not staying.done()
+    limit.give()
+    assert await staying
+    limit.give()
+    assert await limit.take("fourth"), "a place was lost"
 
 
 def count(loop: Any, made: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ....client import JetStreamMessage
     from ..intake import Intake
     from ..lease import Generation
-    from ..shared import Shared
+    from ..shared import HandlerLimit, Shared
 
 TAKEN_AT_ONCE: Final = 256  # handlers that await nothing let the loop breathe after so many …
 TURN_S: Final = 0.005  # … or after so long
@@ -93,7 +93,8 @@ class InTurn:
                     return
                 await self._pause()
             else:
-                await limit.take()
+                if not await limit.take(self):
+                    return
                 try:
                     if intake.is_overdue():
                         await intake.until_renewed()
@@ -153,6 +154,8 @@ class InTurn:
         """See ``Work``."""
         self._stopping = True
         self._handling.stopping.set()
+        if self._shared.limit is not None:
+            self._shared.limit.leave(self)
 
     def waiting(self) -> list[JetStreamMessage]:
         """See ``Work``."""
@@ -203,7 +206,7 @@ class ConcurrentHandlers:
 
     async def _lane(self) -> None:
         waiting, loop, lease = self._waiting, asyncio.get_running_loop(), self._generation.lease
-        turn, now, looked = 0, loop.time(), 0.0
+        limit, turn, now, looked = self._shared.limit, 0, loop.time(), 0.0
         ends = now + TURN_S
         while not self._stopping and lease.holds(now):
             if now - looked >= LONG_S:  # something may have kept the loop
@@ -212,13 +215,17 @@ class ConcurrentHandlers:
                     await self._intake.until_renewed()
                     now = loop.time()
                     continue
-            message = waiting.next()
-            if message is None:
+            if limit is not None and waiting.has_free:
+                if (message := await self._handle_in_a_place(limit)) is None:
+                    now = loop.time()
+                    continue
+            elif (message := waiting.next()) is not None:
+                await self._handle(message)
+            else:
                 await self._tasks.until_woken()
                 now = loop.time()
                 ends = now + TURN_S
                 continue
-            await self._handle(message)
             self._tasks.taken()
             turn += 1
             began, now = now, loop.time()
@@ -232,17 +239,26 @@ class ConcurrentHandlers:
                 turn, now = 0, loop.time()
                 ends = now + TURN_S
 
-    async def _handle(self, message: GroupMessage) -> None:
-        limit, is_placed, is_begun, is_left = self._shared.limit, False, False, False
+    async def _handle_in_a_place(self, limit: HandlerLimit) -> GroupMessage | None:
+        """Handle a message when there is a place for it; which one, or None. It is taken only then: until
+        there is one it waits, and goes back with all that waits if its partition goes."""
+        if not await limit.take(self):
+            return None
         try:
-            if limit is not None:
-                await limit.take()
-                is_placed = True
-                if self._intake.is_overdue():
-                    await self._intake.until_renewed()
-                if self._stopping or not self._generation.is_owned:
-                    is_left = True
-                    return
+            if self._intake.is_overdue():
+                await self._intake.until_renewed()
+            if self._stopping or not self._generation.is_owned:
+                return None
+            message = self._waiting.next()
+            if message is not None:
+                await self._handle(message)
+            return message
+        finally:
+            limit.give()
+
+    async def _handle(self, message: GroupMessage) -> None:
+        is_begun = False
+        try:
             if is_confirmed(message):
                 return
             is_begun = True
@@ -252,22 +268,19 @@ class ConcurrentHandlers:
                 raise
             await self._handling.failed(message, error)
         finally:
-            if limit is not None and is_placed:
-                limit.give()
             if is_begun:
                 self.last = message
                 if not self._generation.is_owned:
                     self._handling.ended_late(message)
-            if is_left:
-                self._waiting.leave(message)
-            else:
-                self._waiting.done(message)
+            self._waiting.done(message)
             self._tasks.wake(1)
 
     def stop(self) -> None:
         """See ``Work``."""
         self._stopping = True
         self._handling.stopping.set()
+        if self._shared.limit is not None:
+            self._shared.limit.leave(self)
         self._tasks.no_more()
 
     def waiting(self) -> list[JetStreamMessage]:

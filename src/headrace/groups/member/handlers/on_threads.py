@@ -100,7 +100,8 @@ class OnThreads:
         limit = self._shared.limit
         if limit is None:
             return await self._work_off()
-        await limit.take()
+        if not await limit.take(self):
+            return None
         try:
             await self._work_off()
         finally:
@@ -167,6 +168,8 @@ class OnThreads:
         """See ``Work``."""
         self._waiting.stop()
         self._handling.stopping.set()
+        if self._shared.limit is not None:
+            self._shared.limit.leave(self)
         self._tasks.no_more()
 
     @property
