@@ -14,8 +14,8 @@ import pytest
 import peers
 from headrace.client import Connection, connect
 from headrace.client.events import Disconnected, ErrorEvent, Event, Reconnected
-from headrace.client.net.handshake import parse_server
-from headrace.client.net.link import _tls, server_error
+from headrace.client.net.handshake import parse_server, server_error
+from headrace.client.net.link import _tls
 from headrace.client.net.options import Options
 from headrace.client.net.servers import ServerPool
 from headrace.errors import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,14 +12,15 @@ import pytest
 
 import peers
 from certificates import self_signed
-from headrace.errors import AuthorizationError, ConfigurationError
+from headrace.client.net.handshake import Handshake
+from headrace.errors import AuthorizationError, ConfigurationError, ConnectFailedError
 from headrace.spark.links import link as link_module
 from headrace.spark.links.control import Control
 from headrace.spark.links.link import Link
 from headrace.spark.options import parse_options
 from headrace.spark.slices import Slice
 from headrace.spark.tasks.read_slice import read_slice
-from headrace.wire import INFO, Frame, Parser
+from headrace.wire import Parser
 from token_forge import Key, credentials, token
 
 pytestmark = pytest.mark.peer
@@ -96,14 +98,14 @@ def test_tls_first_with_a_client_certificate(
         config=f"""tls {{ cert_file: "{cert}", key_file: "{key}", ca_file: "{cert}", verify: true,
                           handshake_first: "300ms" }}"""  # those who wait get its greeting then
     )
-    awaited: list[tuple[bytes, bool]] = []
-    wait = link_module._await
+    steps: list[tuple[bool, bool]] = []
+    take = link_module._take_step
 
-    def spy(sock: socket.socket, parser: Parser, op: bytes, deadline: float) -> Frame:
-        awaited.append((op, isinstance(sock, ssl.SSLSocket)))
-        return wait(sock, parser, op, deadline)
+    def spy(sock: socket.socket, parser: Parser, handshake: Handshake, deadline: float) -> None:
+        steps.append((handshake.info is None, isinstance(sock, ssl.SSLSocket)))
+        take(sock, parser, handshake, deadline)
 
-    monkeypatch.setattr(link_module, "_await", spy)
+    monkeypatch.setattr(link_module, "_take_step", spy)
     given = {
         "tlsCa": str(cert),
         "tlsCert": str(cert),
@@ -111,9 +113,62 @@ def test_tls_first_with_a_client_certificate(
         "tlsHostname": "broker.example",
     }
     assert reads(server, **given, tlsFirst="true") == 2
-    assert awaited[0] == (INFO, True)
+    assert steps[0] == (True, True)
 
 
 def test_a_websocket_is_refused_with_what_is_accepted() -> None:
     with pytest.raises(ConfigurationError, match="accepted: nats:// and tls://"):
         Link.open(parse_options({"stream": "S", "servers": "ws://127.0.0.1:1"}).connection)
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "reason"),
+    [
+        (
+            b'INFO {"tls_available":true}\r\nPING\r\n',
+            {"tls": "true"},
+            "the server sent bytes between INFO and the TLS handshake",
+        ),
+        (
+            b'INFO {"tls_required":true}\r\n+O',
+            {},
+            "the server sent bytes between INFO and the TLS handshake",
+        ),
+        (b"INFO {}\r\n", {"tls": "true"}, "TLS was asked for, and the server does not offer it"),
+        (b"INFO {}\r\n-ERR 'Authentication Timeout'\r\n", {}, "Authentication Timeout"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", {}, "unknown protocol operation"),
+    ],
+)
+def test_a_handshake_that_fails_says_why_as_that_of_the_client(
+    words: bytes, given: dict[str, str], reason: str
+) -> None:
+    def serve(listening: socket.socket) -> None:
+        accepted, _ = listening.accept()
+        with accepted:
+            accepted.sendall(words)
+            accepted.recv(1024)  # what it says, or that it leaves
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,))
+        thread.start()
+        url = f"127.0.0.1:{listening.getsockname()[1]}"
+        options = parse_options({"stream": "S", "servers": url, **given})
+        with pytest.raises(ConnectFailedError, match=reason):
+            Link.open(options.connection)
+        thread.join()
+
+
+def test_who_a_url_names_comes_before_who_the_options_name(nats_server: Serve) -> None:
+    server = nats_server(
+        config="""accounts {
+            A { jetstream: enabled, users: [{ user: a, password: one }] }
+            B { users: [{ user: b, password: two }] }
+        }"""
+    )
+    host = server.url.removeprefix("nats://")
+    given = {"stream": "S", "servers": f"nats://a:one@{host}", "user": "b", "password": "two"}
+    link = Link.open(parse_options(given).connection)
+    try:
+        assert b'"error":' not in link.request(link.api("INFO")).payload
+    finally:
+        link.close()

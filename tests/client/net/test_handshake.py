@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -9,13 +11,22 @@ from hypothesis import strategies as st
 
 from headrace.client.net.handshake import (
     Credentials,
+    Handshake,
+    ServerAddress,
     ServerInfo,
     connect_command,
     parse_info,
     parse_server,
     parse_servers,
 )
-from headrace.errors import ConfigurationError, ProtocolError
+from headrace.errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    ProtocolError,
+    ServerError,
+)
+from headrace.wire.parser import Parser
 
 
 @pytest.mark.parametrize(
@@ -95,3 +106,70 @@ def test_info_tolerates_fields_it_does_not_know_and_refuses_what_is_not_info() -
     for document in (b"[]", b'{"brand_new":' * 5000):
         with pytest.raises(ProtocolError, match="INFO"):
             parse_info(document)
+
+
+def _of_a_server(
+    *chunks: bytes, wants_tls: bool | None = False, address: ServerAddress | None = None
+) -> tuple[Handshake, bytes]:
+    """A handshake that got these chunks, and what it sent."""
+    ours = Credentials("us", "ours")
+    handshake = Handshake(
+        address or ServerAddress("h"), lambda _: ours, is_encrypted=False, wants_tls=wants_tls
+    )
+    parser, sent = Parser.for_client(), b""
+    for chunk in chunks:
+        sent += handshake.receive(parser.feed(chunk), parser.held_bytes)
+        if handshake.info is not None and b"CONNECT" not in sent:
+            sent += handshake.hello()
+    return handshake, sent
+
+
+@given(st.lists(st.integers(0, 70), max_size=6))
+def test_a_handshake_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
+    said = b'INFO {"server_id":"X"}\r\nPING\r\nPONG\r\nINFO {"ldm":true}\r\nPING\r\n'
+    whole, sent = _of_a_server(said)
+    places = [0, *sorted(cut % len(said) for cut in cuts), len(said)]
+    end = said.index(b"PONG\r\n") + 6
+    chunks = [said[a:b] for a, b in pairwise(places) if a < end]
+    cut, sent_then = _of_a_server(*chunks)
+    assert cut.is_accepted
+    assert whole.is_accepted
+    assert cut.info == whole.info
+    assert sent.replace(b"PONG\r\n", b"", 1) == sent_then.replace(b"PONG\r\n", b"", 1)
+    assert len(whole.early) == 2
+    assert cut.early == whole.early[: len(cut.early)]
+
+
+def test_a_handshake_begins_tls_where_either_side_asks_for_it() -> None:
+    for words, wants, needs in (
+        (b"INFO {}\r\n", False, False),
+        (b'INFO {"tls_available":true}\r\n', False, False),
+        (b'INFO {"tls_available":true}\r\n', True, True),
+        (b'INFO {"tls_required":true}\r\n', False, True),
+        (b'INFO {"tls_required":true}\r\n', None, False),
+    ):
+        handshake, sent = _of_a_server(words, wants_tls=wants)
+        assert handshake.needs_tls is needs
+        assert (b'"tls_required":true' in sent) is needs
+    with pytest.raises(ConnectFailedError, match="does not offer it"):
+        _of_a_server(b"INFO {}\r\n", wants_tls=True)
+
+
+@pytest.mark.parametrize("behind", [b"PING\r\n", b"PI", b"MSG a 1 0\r\n\r\n"])
+def test_nothing_that_comes_before_tls_is_taken_for_the_servers(behind: bytes) -> None:
+    with pytest.raises(ProtocolError, match="between INFO and the TLS handshake"):
+        _of_a_server(b'INFO {"tls_required":true}\r\n' + behind)
+
+
+def test_credentials_of_a_url_come_before_ours() -> None:
+    _, sent = _of_a_server(b"INFO {}\r\n", address=parse_server("nats://theirs:word@h"))
+    assert b'"user":"theirs"' in sent
+    _, sent = _of_a_server(b"INFO {}\r\n")
+    assert b'"user":"us"' in sent
+
+
+def test_a_server_that_refuses_us_is_told_from_one_that_is_too_busy() -> None:
+    with pytest.raises(AuthorizationError, match="Authorization Violation"):
+        _of_a_server(b"INFO {}\r\n", b"-ERR 'Authorization Violation'\r\n")
+    with pytest.raises(ServerError, match="Authentication Timeout"):
+        _of_a_server(b"INFO {}\r\n", b"-ERR 'Authentication Timeout'\r\n")

@@ -202,7 +202,8 @@ async def test_what_waits_for_a_place_among_the_handlers_goes_to_the_next_owner_
                 await js.publish(f"s.{keys['1'][number % 3]}", b"%d" % number)
             shared = membership._shared
             assert shared is not None
-            assert (limit := shared.limit) is not None
+            limit = shared.limit
+            assert limit is not None
             await until(lambda: limit.is_wanted, "nobody waits for a place", within=SOON_S)
             await stack.enter_async_context(_join(js, second))
             async with asyncio.timeout(SOON_S):

@@ -1,11 +1,11 @@
-"""The handshake's words: server URLs, the server's INFO, our CONNECT. Pure: no sockets, no clock.
+"""The handshake: server URLs, the server's INFO, our CONNECT, and their order. Pure: no sockets, no clock.
 
-The asyncio connection uses these, and so does every blocking reader that speaks the protocol itself.
+The asyncio connection has its handshake from here, and so has Spark's blocking one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -14,13 +14,27 @@ import msgspec
 
 from ..._version import __version__
 from ...api.base import DocumentError, read_typed
-from ...errors import ConfigurationError, ProtocolError
+from ...errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    ProtocolError,
+    ServerError,
+)
+from ...wire.frames import BAD, ERR, INFO, PING, PONG, Frame
 
 DEFAULT_PORT: Final = 4222
 
 _TLS_SCHEMES: Final = frozenset({"tls", "wss"})
 _WEBSOCKET_PORTS: Final = {"ws": 80, "wss": 443}
 _SCHEMES: Final = frozenset({"nats", "tcp", "tls", "ws", "wss"})
+# Not "authentication timeout": a server too busy to read our credentials sends that.
+_AUTHORIZATION: Final = (
+    "authorization violation",
+    "user authentication expired",
+    "user authentication revoked",
+    "account authentication expired",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +191,108 @@ def connect_command(
         sig=who.signature,
     )
     return b"CONNECT " + _encode_connect(document) + b"\r\n"
+
+
+def server_error(text: str) -> Exception:
+    """The exception for a ``-ERR``."""
+    if text.lower().startswith(_AUTHORIZATION):
+        return AuthorizationError(f"the server refused us: {text}")
+    return ServerError(text)
+
+
+class Handshake:
+    """A handshake with one server: INFO, TLS where it is asked for, CONNECT and PING, PONG.
+
+    Whoever has the socket hands it what comes, begins TLS when ``needs_tls``, sends ``hello`` when there is
+    an ``info``, and is done when ``is_accepted``.
+
+    Args:
+        credentials: ours, for a server's nonce; those in the server's URL come before them.
+        is_encrypted: TLS stands already.
+        wants_tls: whether TLS is asked for. None: it began before INFO, or there is none, whatever INFO says.
+        name: of the connection, for the server's pages.
+
+    Attributes:
+        info: the server's, once it has introduced itself.
+        needs_tls: whether TLS begins now.
+        early: frames that came behind the handshake.
+    """
+
+    def __init__(
+        self,
+        address: ServerAddress,
+        credentials: Callable[[str], Credentials],
+        *,
+        is_encrypted: bool,
+        wants_tls: bool | None,
+        name: str = "",
+        echo: bool = True,
+    ) -> None:
+        self.info: ServerInfo | None = None
+        self.needs_tls = False
+        self.is_accepted = False
+        self.early: list[Frame] = []
+        self._address = address
+        self._credentials = credentials
+        self._is_encrypted = is_encrypted
+        self._wants_tls = wants_tls
+        self._name = name
+        self._echo = echo
+
+    def receive(self, frames: Sequence[Frame], held_bytes: int) -> bytes:
+        """Take a chunk's frames, beyond which so many bytes came. What is to be sent at once.
+
+        Raises:
+            AuthorizationError: the server refused the credentials.
+            ServerError: it refused something else.
+            ProtocolError: it does not speak NATS, or spoke before TLS what could have been put in its mouth.
+            ConnectFailedError: it does not offer TLS, which was asked for.
+        """
+        answers = b""
+        for index, frame in enumerate(frames):
+            op = frame[0]
+            if op == INFO and self.info is None:
+                self._introduced(
+                    parse_info(frame[1]), is_last=index == len(frames) - 1 and not held_bytes
+                )
+            elif op == INFO:
+                self.early.append(frame)
+            elif op == PONG:
+                self.is_accepted = True
+                self.early.extend(frames[index + 1 :])
+                break
+            elif op == PING:
+                answers += b"PONG\r\n"
+            elif op == ERR:
+                raise server_error(frame[1])
+            elif op == BAD:
+                raise frame[1]
+        return answers
+
+    def _introduced(self, info: ServerInfo, *, is_last: bool) -> None:
+        if self._wants_tls is not None and (self._wants_tls or info.tls_required):
+            if not (info.tls_required or info.tls_available):
+                raise ConnectFailedError("TLS was asked for, and the server does not offer it")
+            if not is_last:
+                raise ProtocolError("the server sent bytes between INFO and the TLS handshake")
+            self.needs_tls = True
+        self.info = info
+
+    def hello(self) -> bytes:
+        """CONNECT and PING, once TLS stands where it is needed.
+
+        Raises ConfigurationError: the credentials cannot be read.
+        """
+        assert self.info is not None
+        credentials = self._address.credentials or self._credentials(self.info.nonce)
+        connect = connect_command(
+            self.info,
+            credentials,
+            name=self._name,
+            tls=self._is_encrypted or self.needs_tls,
+            echo=self._echo,
+        )
+        return connect + b"PING\r\n"
 
 
 def parse_server(url: str) -> ServerAddress:

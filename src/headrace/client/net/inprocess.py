@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 from ...errors import AuthorizationError, ConnectFailedError, ConnectionClosedError, ServerError
 from ...wire.frames import PUB, Frame
 from ...wire.inprocess import FRAME_BYTES, Acceptor, Chunk, FrameBatch, ServerEnd
-from .handshake import ServerAddress, connect_command
-from .link import Handshake, Link
+from .handshake import Handshake, ServerAddress
+from .link import Link, Shaking
 from .options import Options
 from .outbox import Outbox
 from .reconnect import ServerGoneError
@@ -84,18 +84,23 @@ async def open_inprocess(acceptor: Acceptor, address: ServerAddress, options: Op
     Raises as ``open_link``, and ServerGoneError when the broker is not running.
     """
     link = InProcessLink(asyncio.get_running_loop())
-    handshake = Handshake(link)
+    handshake = Handshake(
+        address,
+        options.credentials,
+        is_encrypted=False,
+        wants_tls=None,
+        name=options.name,
+        echo=options.echo,
+    )
+    shaking = Shaking(link, handshake)
     try:
         link.open(acceptor)
     except ConnectionClosedError as error:
         raise ServerGoneError(str(error)) from error
     try:
         async with asyncio.timeout(options.connect_timeout):
-            link.info = info = await handshake.info
-            credentials = options.credentials(info.nonce)
-            hello = connect_command(info, credentials, name=options.name, echo=options.echo)
-            link.transport.write(hello + b"PING\r\n")
-            await handshake.accepted
+            await shaking.introduced
+            await shaking.accept()
             if link.is_lost:
                 raise ConnectFailedError("the broker closed the connection")
     except BaseException as error:

@@ -17,9 +17,9 @@ from ...errors import (
     ServerError,
 )
 from ...sockets import connect_to
-from ...wire.frames import BAD, ERR, INFO, PING, PONG, Frame
+from ...wire.frames import Frame
 from ...wire.parser import Parser
-from .handshake import ServerAddress, ServerInfo, connect_command, parse_info
+from .handshake import Handshake, ServerAddress, ServerInfo
 from .options import Options
 from .outbox import Outbox
 
@@ -35,15 +35,6 @@ def keep_freed_memory() -> None:
     that size. The block is not touched, so this takes two system calls, and no memory.
     """
     bytes(KEPT_BYTES)
-
-
-# Not "authentication timeout": a server too busy to read our credentials sends that.
-_AUTHORIZATION = (
-    "authorization violation",
-    "user authentication expired",
-    "user authentication revoked",
-    "account authentication expired",
-)
 
 
 _TLS_FIRST_HINT = "; it said nothing: if it begins with TLS, set the option tls_first"
@@ -94,9 +85,9 @@ class Link(asyncio.Protocol):
         return self._lost.done()
 
     @property
-    def is_clean(self) -> bool:
-        """Whether nothing was received beyond whole frames."""
-        return self._parser.held_bytes == 0
+    def held_bytes(self) -> int:
+        """What was received beyond whole frames."""
+        return self._parser.held_bytes
 
     # asyncio.Protocol
 
@@ -138,17 +129,31 @@ async def open_link(address: ServerAddress, options: Options) -> Link:
     """
     loop = asyncio.get_running_loop()
     link = Link(loop)
-    handshake = Handshake(link)
+    is_asked_for = address.tls or bool(options.tls)
+    # A WebSocket is inside TLS from its first byte, asked for in whatever way, or not at all.
+    is_encrypted = options.tls_first or (address.websocket and is_asked_for)
+    handshake = Handshake(
+        address,
+        options.credentials,
+        is_encrypted=is_encrypted,
+        wants_tls=None if options.tls_first or address.websocket else is_asked_for,
+        name=options.name,
+        echo=options.echo,
+    )
     try:
         async with asyncio.timeout(options.connect_timeout):
-            await _connect(loop, link, address, options)
-            await _shake_hands(handshake, link, address, options)
+            shaking = Shaking(link, handshake)
+            await _connect(loop, link, address, options, tls=is_encrypted)
+            await shaking.introduced
+            if handshake.needs_tls:
+                await _start_tls(link, address, options)
+            await shaking.accept()
             if link.is_lost:  # between the PONG and this line
                 raise ConnectFailedError("the server closed the connection")
     except BaseException as error:
         if link._transport is not None:
             link._transport.abort()
-        is_silent = link._transport is not None and not handshake.has_info
+        is_silent = link._transport is not None and handshake.info is None
         reason = _failure(error, address, options, is_silent=is_silent)
         if reason is error:
             raise
@@ -158,45 +163,23 @@ async def open_link(address: ServerAddress, options: Options) -> Link:
 
 
 async def _connect(
-    loop: asyncio.AbstractEventLoop, link: Link, address: ServerAddress, options: Options
+    loop: asyncio.AbstractEventLoop,
+    link: Link,
+    address: ServerAddress,
+    options: Options,
+    *,
+    tls: bool,
 ) -> None:
+    context, hostname = _tls(address, options) if tls else (None, None)
     if address.websocket:
         from .websocket import open_websocket
 
-        tls = _tls(address, options) if _is_wss(address, options) else None
-        await open_websocket(link, address, tls)
-    elif options.tls_first:
-        context, hostname = _tls(address, options)
-        connected = await connect_to(address.host, address.port)
-        await loop.create_connection(
-            lambda: link, sock=connected, ssl=context, server_hostname=hostname
-        )
-    else:
-        connected = await connect_to(address.host, address.port)
-        await loop.create_connection(lambda: link, sock=connected)
-
-
-async def _shake_hands(
-    handshake: Handshake, link: Link, address: ServerAddress, options: Options
-) -> None:
-    info = link.info = await handshake.info
-    tls = _is_wss(address, options) if address.websocket else options.tls_first
-    if not (tls or address.websocket) and (address.tls or bool(options.tls) or info.tls_required):
-        if not (info.tls_required or info.tls_available):
-            raise ConnectFailedError("TLS was asked for, and the server does not offer it")
-        if not link.is_clean:
-            raise ProtocolError("the server sent bytes between INFO and the TLS handshake")
-        await _start_tls(link, address, options)
-        tls = True
-    credentials = address.credentials or options.credentials(info.nonce)
-    hello = connect_command(info, credentials, name=options.name, tls=tls, echo=options.echo)
-    link.transport.write(hello + b"PING\r\n")
-    await handshake.accepted
-
-
-def _is_wss(address: ServerAddress, options: Options) -> bool:
-    """Whether a WebSocket is inside TLS from its first byte: asked for in whatever way."""
-    return address.tls or bool(options.tls) or options.tls_first
+        await open_websocket(link, address, _tls(address, options) if tls else None)
+        return
+    connected = await connect_to(address.host, address.port)
+    await loop.create_connection(
+        lambda: link, sock=connected, ssl=context, server_hostname=hostname
+    )
 
 
 async def _start_tls(link: Link, address: ServerAddress, options: Options) -> None:
@@ -217,62 +200,54 @@ def _tls(address: ServerAddress, options: Options) -> tuple[ssl.SSLContext, str]
     return context, options.tls_hostname or address.tls_name or address.host
 
 
-class Handshake:
-    """Reads the server's side: INFO, then PONG or -ERR; what follows is kept for the connection."""
+class Shaking:
+    """A handshake on a link, for one task that waits; what follows it is kept for the connection.
 
-    def __init__(self, link: Link) -> None:
+    Attributes:
+        introduced: done with INFO.
+    """
+
+    def __init__(self, link: Link, handshake: Handshake) -> None:
         loop = asyncio.get_running_loop()
-        self.info: asyncio.Future[ServerInfo] = loop.create_future()
-        self.accepted: asyncio.Future[None] = loop.create_future()
+        self.introduced: asyncio.Future[ServerInfo] = loop.create_future()
+        self._accepted: asyncio.Future[None] = loop.create_future()
         self._link = link
+        self._handshake = handshake
         link.on_frames = self._frames
         link.on_lost = self._lost
 
-    @property
-    def has_info(self) -> bool:
-        """Whether the server has introduced itself."""
-        return self.info.done() and not self.info.cancelled() and not self.info.exception()
+    async def accept(self) -> None:
+        """Say who we are, and wait until the server takes us."""
+        self._link.transport.write(self._handshake.hello())
+        await self._accepted
 
     def _frames(self, frames: Sequence[Frame]) -> None:
-        for index, frame in enumerate(frames):
-            op = frame[0]
-            if op == INFO and not self.info.done():
-                try:
-                    self.info.set_result(parse_info(frame[1]))
-                except ProtocolError as error:
-                    self._fail(error)
-            elif op == INFO:
-                self._link.early.append(frame)
-            elif op == PONG:
-                if not self.accepted.done():
-                    self.accepted.set_result(None)
-                self._link.early.extend(frames[index + 1 :])
-                self._link.on_frames = self._link.early.extend
-                return
-            elif op == PING:
-                self._link.transport.write(b"PONG\r\n")
-            elif op == ERR:
-                self._fail(server_error(frame[1]))
-            elif op == BAD:
-                self._fail(frame[1])
+        link, handshake = self._link, self._handshake
+        try:
+            answers = handshake.receive(frames, link.held_bytes)
+        except Exception as error:
+            self._fail(error)
+            return
+        if answers:
+            link.transport.write(answers)
+        if handshake.info is not None and not self.introduced.done():
+            link.info = handshake.info
+            self.introduced.set_result(handshake.info)
+        if handshake.is_accepted:
+            link.early = handshake.early
+            link.on_frames = link.early.extend
+            if not self._accepted.done():
+                self._accepted.set_result(None)
 
     def _lost(self, link: Link, reason: Exception | None) -> None:
         self._fail(ConnectFailedError(str(reason or "the server closed the connection")))
 
     def _fail(self, error: Exception) -> None:
         """Tell the one who waits; a future nobody waits for must not complain of it."""
-        for future in (self.info, self.accepted):
+        for future in (self.introduced, self._accepted):
             if not future.done():
                 future.set_exception(error)
                 future.exception()
-
-
-def server_error(text: str) -> Exception:
-    """The exception for a ``-ERR``."""
-    lowered = text.lower()
-    if lowered.startswith(_AUTHORIZATION):
-        return AuthorizationError(f"the server refused us: {text}")
-    return ServerError(text)
 
 
 def _failure(

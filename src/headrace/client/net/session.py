@@ -40,8 +40,8 @@ from ..events import (
     WaitingForLeader,
 )
 from ..nuid import Nuid
-from .handshake import ServerAddress, ServerInfo, parse_info
-from .link import Link, open_link, server_error
+from .handshake import ServerAddress, ServerInfo, parse_info, server_error
+from .link import Link, open_link
 from .liveness import PING_COMMAND, Doubt, KeepAlive
 from .options import Options
 from .outbox import Outbox, Slip, check_line, check_loop

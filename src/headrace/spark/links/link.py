@@ -15,11 +15,12 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ...client.net.handshake import (
+    Handshake,
     ServerAddress,
     ServerInfo,
-    connect_command,
     parse_info,
     parse_servers,
+    server_error,
 )
 from ...errors import (
     AuthorizationError,
@@ -27,10 +28,12 @@ from ...errors import (
     ConnectFailedError,
     ConnectionClosedError,
     NoRespondersError,
+    ProtocolError,
     RequestTimeoutError,
+    ServerError,
 )
 from ...limits import READ_CHUNK_BYTES
-from ...wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser, PayloadReader
+from ...wire import BAD, ERR, INFO, MSG, PING, Frame, Parser, PayloadReader
 from ..frames import Run, RunReader
 from ..options import Connection
 
@@ -88,10 +91,17 @@ class Link:
         reasons = []
         for address in addresses:
             try:
-                return _handshake(connection, address, context)
+                return _shake_hands(connection, address, context)
             except AuthorizationError:
                 raise
-            except (OSError, ConnectionClosedError, RequestTimeoutError) as error:
+            except (
+                OSError,
+                ConnectFailedError,
+                ConnectionClosedError,
+                ProtocolError,
+                RequestTimeoutError,
+                ServerError,
+            ) as error:
                 reasons.append(f"{address}: {_reason(error)}")
         raise ConnectFailedError("cannot reach a NATS server; " + "; ".join(reasons))
 
@@ -298,8 +308,9 @@ class Link:
         elif op == ERR:
             # Permission errors, too: otherwise they would only show as a request without an answer.
             self.close()
-            refused = "Auth" in frame[1] or "Permissions" in frame[1]
-            kind = AuthorizationError if refused else ConnectionClosedError
+            refused = isinstance(server_error(frame[1]), AuthorizationError)
+            may_not = frame[1].lower().startswith("permissions violation")
+            kind = AuthorizationError if refused or may_not else ConnectionClosedError
             raise kind(f"the server said: {frame[1]}")
         elif op == INFO:
             self.info = parse_info(frame[1])
@@ -325,10 +336,17 @@ def tls_context(connection: Connection, addresses: list[ServerAddress]) -> ssl.S
     return context
 
 
-def _handshake(
+def _shake_hands(
     connection: Connection, address: ServerAddress, context: ssl.SSLContext | None
 ) -> Link:
-    """Connect to one server: INFO, TLS if required, CONNECT, PING, PONG."""
+    """Connect to one server."""
+    handshake = Handshake(
+        address,
+        connection.credentials,
+        is_encrypted=connection.tls_first,
+        wants_tls=None if connection.tls_first else connection.tls or address.tls,
+        name="headrace-spark",
+    )
     sock = socket.create_connection((address.host, address.port), connection.connect_timeout_s)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -336,18 +354,20 @@ def _handshake(
         if connection.tls_first:
             sock = _encrypted(sock, connection, address, context)
         parser = Parser.for_client()
-        info = parse_info(_await(sock, parser, INFO, deadline)[1])
-        secure = connection.tls or connection.tls_first or address.tls or info.tls_required
-        if secure and not connection.tls_first:
+        while handshake.info is None:
+            _take_step(sock, parser, handshake, deadline)
+        if handshake.needs_tls:
             sock = _encrypted(sock, connection, address, context)
-        credentials = connection.credentials(info.nonce) or address.credentials
-        command = connect_command(info, credentials, name="headrace-spark", tls=secure)
-        sock.sendall(command + b"PING\r\n")
-        _await(sock, parser, PONG, deadline)
+        sock.sendall(handshake.hello())
+        while not handshake.is_accepted:
+            _take_step(sock, parser, handshake, deadline)
     except BaseException:
         sock.close()
         raise
-    return Link(connection, sock, parser, info)
+    link = Link(connection, sock, parser, handshake.info)
+    for frame in handshake.early:
+        link._housekeeping(frame)
+    return link
 
 
 def _encrypted(
@@ -360,26 +380,19 @@ def _encrypted(
     return context.wrap_socket(sock, server_hostname=connection.tls_hostname or address.host)
 
 
-def _await(sock: socket.socket, parser: Parser, op: bytes, deadline: float) -> Frame:
-    """Read until a frame of kind ``op``; raises an error that the server sends."""
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise RequestTimeoutError(
-                "the server accepted the connection but did not finish the handshake"
-            )
-        sock.settimeout(left)
-        chunk = sock.recv(READ_CHUNK_BYTES)
-        if not chunk:
-            raise ConnectionClosedError("the server closed the connection during the handshake")
-        for frame in parser.feed(chunk):
-            if frame[0] == op:
-                return frame
-            if frame[0] == ERR:
-                kind = AuthorizationError if "Auth" in frame[1] else ConnectionClosedError
-                raise kind(f"the server refused the connection: {frame[1]}")
-            if frame[0] == BAD:
-                raise ConnectionClosedError("what answers there does not speak NATS")
+def _take_step(sock: socket.socket, parser: Parser, handshake: Handshake, deadline: float) -> None:
+    """Read once."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise RequestTimeoutError(
+            "the server accepted the connection but did not finish the handshake"
+        )
+    sock.settimeout(left)
+    chunk = sock.recv(READ_CHUNK_BYTES)
+    if not chunk:
+        raise ConnectionClosedError("the server closed the connection during the handshake")
+    if answers := handshake.receive(parser.feed(chunk), parser.held_bytes):
+        sock.sendall(answers)
 
 
 def _reason(error: Exception) -> str:
