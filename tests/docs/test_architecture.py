@@ -1,11 +1,9 @@
-"""The architecture names nothing that is not there: files, classes and their methods."""
+"""The architecture names nothing that is not there: modules, classes and their methods."""
 
 from __future__ import annotations
 
 import ast
 import re
-
-import pytest
 
 from guides import ROOT
 
@@ -45,11 +43,6 @@ def test_methods_that_are_named_are_there() -> None:
     named = set(re.findall(r"`([A-Z]\w+\.[a-z_]\w*)(?:\([^)]*\))?`", PAGE))
     assert len(named) > 4
     assert named <= members({name.partition(".")[0] for name in named})
-
-
-@pytest.mark.parametrize("file", sorted(set(re.findall(r"`([\w/]+/\w+\.py)`", PAGE))))
-def test_files_that_are_named_are_there(file: str) -> None:
-    assert any(each == file or each.endswith(f"/{file}") for each in FILES), file
 
 
 def test_modules_that_are_named_are_there() -> None:
