@@ -42,3 +42,14 @@ def test_the_files_that_the_explanations_name_are_there() -> None:
         for page, file in sorted(named)
         if not any(path.endswith(f"/{file}") for path in FILES)
     ] == []
+
+
+def test_the_modules_that_the_architecture_names_are_there() -> None:
+    named = set(re.findall(r"`(headrace(?:\.[a-z_]+)+)`", PAGES[0].read_text()))
+    assert len(named) > 10
+    missing = []
+    for name in named:
+        path = "/src/" + name.replace(".", "/")
+        if not {f"{path}.py", f"{path}/__init__.py"} & set(FILES):
+            missing.append(name)
+    assert missing == []
