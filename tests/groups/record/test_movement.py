@@ -30,7 +30,8 @@ def test_no_place_moves_fewer_than_must(partitions: int, members: int) -> None:
 
 def test_the_guide_says_how_many_partitions_move() -> None:
     said = "From 3 to 4 members {} of 6 partitions move, where {} would do."
-    assert said.format(moved_by(6, 3, 3), moves_needed(6, 3, 4)) in GUIDE.read_text()
+    page = " ".join(GUIDE.read_text().split())
+    assert said.format(moved_by(6, 3, 3), moves_needed(6, 3, 4)) in page
 
 
 @pytest.mark.parametrize(("partitions", "members"), [(60, 4), (24, 8), (7, 3)])
