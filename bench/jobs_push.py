@@ -133,7 +133,7 @@ async def bench_plain(url: str, name: str, postmaster: int | None, calls: int) -
     try:
         async with running(url) as runtime:
             channel, _ = await define(runtime)
-        async with service(url, "--no-push", "--allow-network", "127.0.0.0/8") as (address, _):
+        async with service(url, settings="push = false") as (address, _):
             with JobsClient(address) as client:
                 for port in endpoints.ports:
                     callback = f"http://127.0.0.1:{port}/"
@@ -155,7 +155,7 @@ async def bench_keyed(url: str, name: str, postmaster: int | None, calls: int) -
     try:
         async with running(url) as runtime:
             await define(runtime)
-        async with service(url, "--no-push", "--allow-network", "127.0.0.0/8") as (address, _):
+        async with service(url, settings="push = false") as (address, _):
             with JobsClient(address) as client:
                 callback = f"http://127.0.0.1:{endpoints.ports[0]}/"
                 client.put_consumer("c", "h", callback_url=callback)

@@ -17,6 +17,7 @@ import json
 import os
 import statistics
 import subprocess
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
@@ -97,20 +98,25 @@ JOBS = "/v2/channel/c/consumer/k/jobs"
 
 
 @asynccontextmanager
-async def service(url: str, *flags: str) -> AsyncIterator[tuple[str, int]]:
-    """A service in a process of its own; its address and its number."""
+async def service(url: str, *flags: str, settings: str = "") -> AsyncIterator[tuple[str, int]]:
+    """A service in a process of its own, with these settings as TOML; its address and its number."""
     import sys
 
-    command = (sys.executable, "-m", "headrace", "jobs", "serve", "--port", "0", "--database", url)
-    process = await asyncio.create_subprocess_exec(
-        *command, *flags, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    assert process.stdout is not None
-    try:
-        yield (await process.stdout.readline()).decode().split()[-1], process.pid
-    finally:
-        process.terminate()
-        await process.wait()
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
+        config.write(settings)
+        config.flush()
+        command = (sys.executable, "-m", "headrace", "jobs", "serve", "--port", "0")
+        process = await asyncio.create_subprocess_exec(
+            *(*command, "--config", config.name, "--database", url, *flags),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        assert process.stdout is not None
+        try:
+            yield (await process.stdout.readline()).decode().split()[-1], process.pid
+        finally:
+            process.terminate()
+            await process.wait()
 
 
 class Meter:

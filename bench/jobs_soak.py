@@ -182,9 +182,9 @@ async def run(url: str, postmaster: int | None, args: argparse.Namespace) -> boo
     async with running(url) as runtime:
         await define(runtime)
     soak, begun = Soak(args.jobs, args.ahead), time.perf_counter()
-    keep = ("--keep-messages-days", str(args.keep_s / DAY_S))
+    keep = f"keep_messages_days = {args.keep_s / DAY_S}"
     async with (
-        service(url, *keep) as (address, pid),
+        service(url, settings=keep) as (address, pid),
         pruning(url, args.keep_s, args.prune_s),
         AsyncJobsClient(address) as client,
     ):

@@ -9,11 +9,12 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["ROOT", "Block", "blocks_of", "commands_of", "run_block"]
+__all__ = ["ROOT", "Block", "blocks_of", "commands_of", "run_block", "text_of"]
 
 ROOT = Path(__file__).resolve().parents[1]
 _FENCED = re.compile(r"(?ms)^```([^\n]*)\n(.*?)^```$")
 _PRINTED = re.compile(r"(?m)# → (.*)$")
+_INCLUDED = re.compile(r"(?m)^```\{literalinclude\} (\S+)\n:language: (\w+)\n```$")
 
 
 class Block(NamedTuple):
@@ -29,9 +30,18 @@ class Block(NamedTuple):
         return _PRINTED.findall(self.code)
 
 
+def text_of(page: Path) -> str:
+    """A page as its readers see it: with the files that it includes."""
+
+    def shown(found: re.Match[str]) -> str:
+        return f"```{found[2]}\n{(page.parent / found[1]).read_text()}```"
+
+    return _INCLUDED.sub(shown, page.read_text())
+
+
 def blocks_of(guide: Path) -> list[Block]:
     """Its pieces."""
-    text = guide.read_text()
+    text = text_of(guide)
     return [
         Block(guide, text.count("\n", 0, found.start(2)), found[2])
         for found in _FENCED.finditer(text)
@@ -43,7 +53,7 @@ def commands_of(guide: Path) -> list[str]:
     """The lines beginning with ``headrace`` that a reader is to type; those that go on are joined."""
     lines = [
         line
-        for language, block in _FENCED.findall(guide.read_text())
+        for language, block in _FENCED.findall(text_of(guide))
         if not language
         for line in block.replace("\\\n", "").splitlines()
     ]

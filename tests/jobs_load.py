@@ -127,10 +127,12 @@ class Load:
 
     async def start_service(self) -> None:
         """Start, again while the database is away."""
+        config = self.logs / "jobs.toml"
+        config.write_text("max_retries = 1000\n")
         while True:
             self.service = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "headrace", "jobs", "serve", "--port", str(self.port)),
-                *("--database", self.database_url, "--max-retries", "1000"),
+                *("--database", self.database_url, "--config", str(config)),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
             )

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import peers
-from guides import ROOT
+from guides import ROOT, text_of
 from terminals import Terminal, python_prompt, shell
 
 __all__ = ["Piece", "Reader", "pieces_of", "runs_of"]
@@ -64,8 +64,8 @@ class Piece(NamedTuple):
 
 
 def pieces_of(page: Path) -> list[Piece]:
-    """What is fenced on a page, but for lists of pages."""
-    text = page.read_text()
+    """What is fenced on a page, with the files that it includes, but for lists of pages."""
+    text = text_of(page)
     found = []
     for each in _FENCED.finditer(text):
         if not each[1].startswith("{"):

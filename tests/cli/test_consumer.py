@@ -52,11 +52,10 @@ def test_a_consumer_moves_by_its_configuration(
     assert stream.consumer("c").info().config.ack_policy == "all"
 
 
-def test_an_ephemeral_consumer_needs_no_name(at_server: Run, stream: sync.Stream) -> None:
+def test_a_consumer_needs_a_name(at_server: Run, stream: sync.Stream) -> None:
     done = at_server("consumer", "create", "A")
-    assert (done.status, "or --ephemeral" in done.err) == (1, True)
-    told = at_server("consumer", "create", "A", "--ephemeral", "--json").told
-    assert list(stream.consumer_names()) == [told["name"]]
+    assert (done.status, "give the consumer a name" in done.err) == (1, True)
+    assert list(stream.consumer_names()) == []
 
 
 def test_consumers_are_listed_and_reported(at_server: Run, stream: sync.Stream) -> None:
@@ -131,7 +130,7 @@ def test_a_consumer_is_reset(at_server: Run, stream: sync.Stream) -> None:
     done = at_server("consumer", "reset", "A", "c", "2", "--force")
     assert done.lines == ["consumer c delivers from sequence 2 on; 3 messages left"]
     assert at_server("consumer", "next", "A", "c", "-r").lines == ["2"]
-    done = at_server("consumer", "reset", "A", "c", "--sequence", "3", "--dry-run")
+    done = at_server("consumer", "reset", "A", "c", "3", "--dry-run")
     assert "to sequence 3" in done.out
     done = at_server("consumer", "reset", "A", "c", "--dry-run")
     assert done.out.startswith("would reset consumer c of stream A to the first message not")
@@ -166,7 +165,7 @@ def test_where_to_begin() -> None:
 
 
 def test_sub_shows_what_comes_and_acknowledges(at_server: Run, stream: sync.Stream) -> None:
-    assert at_server("consumer", "create", "A", "c", "--pull", "--defaults").status == 0
+    assert at_server("consumer", "create", "A", "c", "--defaults").status == 0
     done = at_server("consumer", "sub", "A", "c", "--count", "3", "--raw")
     assert (done.status, done.out) == (0, "1\n2\n3\n")
     assert "Ctrl-C ends it" in done.err

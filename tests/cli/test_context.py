@@ -23,7 +23,8 @@ def test_a_context_is_created_used_and_forgotten(headrace: Run, tmp_path: Path) 
     assert done.lines[1] == "  headrace context select prod    uses it by default"
     file = tmp_path / "nats" / "context" / "prod.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    headrace("context", "add", "local", "--server", "nats://127.0.0.1:1", "--select")
+    headrace("context", "add", "local", "--server", "nats://127.0.0.1:1")
+    headrace("context", "select", "local")
     assert headrace("context", "ls", "-n").lines == ["local", "prod"]
     assert headrace("context", "ls").lines[1].split() == ["local*", "nats://127.0.0.1:1"]
     assert headrace("context", "select", "prod").status == 0
@@ -32,7 +33,6 @@ def test_a_context_is_created_used_and_forgotten(headrace: Run, tmp_path: Path) 
     shown = headrace("context", "info")
     assert "*****" in shown.out
     assert "s3cret" not in shown.out
-    assert "s3cret" in headrace("context", "show", "prod", "--secrets").out
     assert headrace("context", "rm", "prod", answer="n\n").status == 1
     assert headrace("context", "rm", "prod", "--force").status == 0
     assert read_context(environ=environ).name == ""

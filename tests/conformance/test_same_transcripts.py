@@ -18,6 +18,7 @@ from conformance.scenarios.everything import ALL
 from conformance.table import Scenario
 
 ATTEMPTS = 3
+DIFFERENCES = accepted_differences([scenario.name for scenario in ALL])
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def _asked_for(items: Iterable[pytest.Item]) -> Iterator[Scenario]:
 @pytest.mark.peer
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 def test_both_servers_say_the_same(scenario: Scenario, pool: Pool) -> None:
-    reason = accepted_differences().get(scenario.name)
+    reason = DIFFERENCES.get(scenario.name)
     ours: list[list[str]] = []
     # nats-server answers some calls on threads of its own, so that now and then two replies swap, or
     # a stream made anew starts late. It may hesitate between attempts; ours must not, but for once where
@@ -63,6 +64,5 @@ def _difference(expected: list[str], actual: list[str]) -> list[str]:
     return list(difflib.unified_diff(expected, actual, "nats-server", "headrace", n=4, lineterm=""))
 
 
-def test_only_real_scenarios_are_listed_as_different() -> None:
-    names = {scenario.name for scenario in ALL}
-    assert set(accepted_differences()) <= names
+def test_some_scenarios_are_listed_as_different_and_most_are_not() -> None:
+    assert 50 < len(DIFFERENCES) < len(ALL) / 4

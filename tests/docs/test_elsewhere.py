@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", PAGE.read_text())
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", guides.text_of(PAGE))
 
 
 def program(name: str) -> str:

@@ -34,7 +34,7 @@ def shop() -> Any:
 def test_the_page_shows_the_worker_and_its_messages() -> None:
     (block,) = guides.blocks_of(PAGE)
     assert block.code == (FOLDER / "protobuf_worker.py").read_text()
-    assert (FOLDER / "shop.proto").read_text() in PAGE.read_text()
+    assert (FOLDER / "shop.proto").read_text() in guides.text_of(PAGE)
 
 
 def test_what_protoc_made_is_of_the_messages_that_are_there(shop: Any) -> None:

@@ -72,7 +72,7 @@ def collector() -> Iterator[Collector]:
 def test_the_page_shows_the_program_and_the_settings_of_the_collector() -> None:
     (block,) = guides.blocks_of(PAGE)
     assert block.code == (EXAMPLES / "traced_shop.py").read_text()
-    assert COLLECTOR.read_text() in PAGE.read_text()
+    assert COLLECTOR.read_text() in guides.text_of(PAGE)
 
 
 def test_the_collector_s_settings_fit_together_and_the_commands_of_the_program() -> None:

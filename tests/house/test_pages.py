@@ -25,14 +25,31 @@ def test_the_words_of_the_glossary_are_in_order_and_once() -> None:
     assert words == sorted(set(words))
 
 
-def test_the_files_the_architecture_names_are_there() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text))
-    assert len(named) > 20
-    known = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("[st][re]*/**/*.py")]
-    missing = [
-        name
-        for name in named
-        if not any(path.endswith(f"/{name}") or path == name for path in known)
-    ]
-    assert not missing
+PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "explanation").glob("*.md"))]
+TOPS = ("src", "tests", "bench", "fuzz", "examples")
+FILES = ["/" + str(path.relative_to(ROOT)) for top in TOPS for path in (ROOT / top).rglob("*.py")]
+
+
+def test_the_files_that_the_explanations_name_are_there() -> None:
+    named = {
+        (page.name, file)
+        for page in PAGES
+        for file in re.findall(r"`((?:\w+/)*\w+\.py)`", page.read_text())
+    }
+    assert len({file for _, file in named}) > 80
+    assert [
+        (page, file)
+        for page, file in sorted(named)
+        if not any(path.endswith(f"/{file}") for path in FILES)
+    ] == []
+
+
+def test_the_modules_that_the_architecture_names_are_there() -> None:
+    named = set(re.findall(r"`(headrace(?:\.[a-z_]+)+)`", PAGES[0].read_text()))
+    assert len(named) > 10
+    missing = []
+    for name in named:
+        path = "/src/" + name.replace(".", "/")
+        if not {f"{path}.py", f"{path}/__init__.py"} & set(FILES):
+            missing.append(name)
+    assert missing == []

@@ -237,9 +237,11 @@ class Scenario:
 async def prune(directory: Path, url: str) -> str:
     archive = directory / "archive"
     archive.mkdir()
+    config = directory / "prune.toml"
+    config.write_text(f"keep_messages_days = 0\narchive_directory = '{archive}'\n")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "headrace", "jobs", "prune", "--database", url),
-        *("--keep-messages-days", "0", "--archive-directory", str(archive)),
+        *("--config", str(config)),
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await process.communicate()
@@ -312,11 +314,15 @@ async def test_jobs_are_found_and_cancelled_from_the_command_line(
             assert status == 0, shown.err
             return shown.out
 
-        await jobs("channel", "orders", "--token", "ct")
-        await jobs("producer", "p", "--token", "pt")
+        channel, producer = tmp_path / "channel.token", tmp_path / "producer.token"
+        channel.write_text("ct")
+        producer.write_text("pt")
+        await jobs("channel", "orders", "--token-file", str(channel))
+        await jobs("producer", "p", "--token-file", str(producer))
         await jobs("consumer", "orders", "mailer", "--type", "pull")
         for number in (1, 2):
-            login = ("--channel-token", "ct", "--producer", "p", "--producer-token", "pt")
+            login = ["--channel-token-file", str(channel), "--producer", "p"]
+            login += ["--producer-token-file", str(producer)]
             await jobs("publish", "orders", "hello", "--id", f"m-{number}", *login)
 
         async def found(*filters: str) -> list[dict[str, Any]]:

@@ -58,11 +58,11 @@ def test_a_service_that_is_not_there_is_told_with_its_address_and_what_to_do(
     assert "headrace jobs serve" in steps[0]
 
 
-def taken(**values: Any) -> tuple[dict[str, Any], list[str]]:
-    """What a command gets of what was typed, and what is said of it."""
-    whole = {"token": None, "token_file": None, **values}
-    said = take_tokens(whole)
-    return whole, said
+def taken(**values: Any) -> dict[str, Any]:
+    """What a command gets of what was typed."""
+    whole = {"token_file": None, **values}
+    take_tokens(whole)
+    return whole
 
 
 def test_a_token_comes_from_a_file_or_the_environment(
@@ -71,22 +71,12 @@ def test_a_token_comes_from_a_file_or_the_environment(
     file = tmp_path / "token"
     file.write_text("in-the-file\n")
     monkeypatch.setenv("HEADRACE_JOBS_TOKEN", "in-the-environment")
-    assert taken() == ({"token": "in-the-environment"}, [])
-    assert taken(token_file=file) == ({"token": "in-the-file"}, [])
+    assert taken() == {"token": "in-the-environment"}
+    assert taken(token_file=file) == {"token": "in-the-file"}
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"typed\r\n")))
-    assert taken(token_file=Path("-")) == ({"token": "typed"}, [])
+    assert taken(token_file=Path("-")) == {"token": "typed"}
     monkeypatch.delenv("HEADRACE_JOBS_TOKEN")
-    assert taken() == ({"token": None}, [])
-
-
-def test_a_token_as_an_argument_is_taken_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_JOBS_TOKEN", "other")
-    values, (sentence,) = taken(token="typed")
-    assert values == {"token": "typed"}
-    assert "--token shows the token to whoever lists this machine's processes" in sentence
-    assert "--token-file" in sentence
-    assert "HEADRACE_JOBS_TOKEN" in sentence
-    assert "typed" not in sentence
+    assert taken() == {"token": None}
 
 
 def test_a_file_of_a_token_that_cannot_be_used_is_said_in_words(tmp_path: Path) -> None:
@@ -101,17 +91,16 @@ def test_a_file_of_a_token_that_cannot_be_used_is_said_in_words(tmp_path: Path) 
     ):
         with pytest.raises(Failure, match=words):
             taken(token_file=path)
-    with pytest.raises(Failure, match="goes without"):
-        taken(token="t", token_file=empty)
     with pytest.raises(Failure, match="standard input is read once"):
         taken(token_file=Path("-"), payload="-")
 
 
-def test_no_command_needs_a_token_among_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_takes_a_token_among_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    with_tokens = 0
     for command in jobs.jobs.verbs:
         assert main(["jobs", command, "--help"]) == 0
         text = " ".join(capsys.readouterr().out.split())
+        with_tokens += "token-file FILE" in text
         for option in ("--token", "--channel-token", "--producer-token"):
-            if f"{option} TEXT" in text:
-                assert f"{option} TEXT deprecated" in text, command
-                assert f"{option}-file FILE" in text, command
+            assert f"{option} TEXT" not in text, command
+    assert with_tokens > 5

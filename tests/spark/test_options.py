@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections import defaultdict
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -268,8 +270,13 @@ def rows_after(mark: str) -> list[str]:
     return pages().partition(f"<!-- {mark} -->\n")[2].partition("\n\n")[0].splitlines()[2:]
 
 
-def shown(moved: Moved) -> str:
-    return f"| `{moved.name}{'…' if moved.name.endswith('.') else ''}` | {moved.instead} |"
+def shown(table: tuple[Moved, ...]) -> list[str]:
+    """A row for each that are next to each other and have the same sentence."""
+    dots = defaultdict(str, {".": "…"})
+    return [
+        f"| {', '.join(f'`{m.name + dots[m.name[-1:]]}`' for m in same)} | {instead} |"
+        for instead, same in groupby(table, key=lambda moved: moved.instead)
+    ]
 
 
 def test_the_options_of_the_kafka_source_are_all_there_with_what_to_use() -> None:
@@ -277,11 +284,9 @@ def test_the_options_of_the_kafka_source_are_all_there_with_what_to_use() -> Non
     assert rows_after("options: from Kafka (checked by a test)") == [
         f"| {', '.join(f'`{name}`' for name in SAME)} | the same |",
         *(f"| `{name}` | the same as `{here}`, in milliseconds |" for name, here in IN_MS.items()),
-        *(shown(moved) for moved in MOVED),
+        *shown(MOVED),
     ]
-    assert rows_after("sink options: from Kafka (checked by a test)") == [
-        shown(moved) for moved in MOVED_OF_SINK
-    ]
+    assert rows_after("sink options: from Kafka (checked by a test)") == shown(MOVED_OF_SINK)
 
 
 @pytest.mark.parametrize("moved", MOVED, ids=lambda moved: moved.name)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import click
 
 from ..api.consumers import ConsumerConfig
 from ..api.streams import StreamConfig
-from ..client import Consumer
 from ..errors import JetStreamApiError
 from .commands import CommandEntry
 from .shared.errors import Failure
-from .shared.output import Table, progress
+from .shared.output import Advance, Table, progress
 from .shared.units import SIZE, bytes_text, duration_text
-from .shared.verbs import Declare, LazyGroup, Session, connected, online
+from .shared.verbs import LazyGroup, Session, online
 
 bench = LazyGroup(
     "bench",
@@ -34,16 +30,9 @@ bench = LazyGroup(
 _STREAM: Final = click.option(
     "--stream", metavar="NAME", default="benchstream", help="(benchstream, as in the nats tool)"
 )
-_CLIENTS: Final[Declare] = click.option(
-    "--clients", type=click.IntRange(1, 100), default=1, help="connections at work (1)"
-)
-_SIZE: Final[Declare] = click.option(
-    "--size", type=SIZE, default="128", help="bytes of a message (128)"
-)
 _NO_STREAM: Final = 10059
 _STEP: Final = 1000
-
-_Send = Callable[[Session, str, bytes, int, Callable[[int], None]], Awaitable[None]]
+_AHEAD: Final = 500
 
 
 @dataclass
@@ -88,56 +77,14 @@ def show(session: Session, figure: Figure) -> None:
     session.output.show([figure.document()], table)
 
 
-def shares(count: int, clients: int) -> list[int]:
-    """The work divided among clients; nobody has nothing to do."""
-    clients = min(count, clients)
-    return [count // clients + (number < count % clients) for number in range(clients)]
-
-
-@asynccontextmanager
-async def clients_of(session: Session, count: int) -> AsyncIterator[list[Session]]:
-    """So many sessions, each with a connection of its own."""
-    async with AsyncExitStack() as stack:
-        places = [connected(session.where, session.output) for _ in range(count)]
-        yield [await stack.enter_async_context(place) for place in places]
-
-
-async def timed(work: Sequence[Callable[[], Awaitable[object]]]) -> float:
-    """Do all of it at once; the seconds until the last is done. The first error ends all, and is raised."""
-    began = time.perf_counter()
+async def ready_stream(session: Session, name: str, subject: str) -> None:
+    """Make sure that the stream stores ``subject``. Raises Failure if it is there and does not."""
     try:
-        async with asyncio.TaskGroup() as group:
-            for each in work:
-                group.create_task(_run(each))
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return time.perf_counter() - began
-
-
-async def _run(work: Callable[[], Awaitable[object]]) -> None:
-    await work()
-
-
-async def ready_stream(
-    session: Session, name: str, subject: str, storage: str, *, purge: bool, batches: bool = False
-) -> None:
-    """Make sure that the stream stores ``subject``. Raises Failure if it is there and does not.
-
-    A new one takes atomic and fast batches if ``batches`` is set.
-    """
-    try:
-        stream = await session.js.stream(name)
+        await session.js.stream(name)
     except JetStreamApiError as error:
         if error.err_code != _NO_STREAM:
             raise
-        config = StreamConfig(
-            name=name,
-            subjects=(subject,),
-            storage="memory" if storage == "memory" else "file",
-            allow_atomic=batches,
-            allow_batched=batches,
-        )
-        await session.js.create_stream(config)
+        await session.js.create_stream(StreamConfig(name=name, subjects=(subject,)))
         session.output.note(f"created stream {name}; `headrace stream rm {name}` removes it")
         return
     names = [each async for each in session.js.stream_names(subject=subject)]
@@ -146,8 +93,6 @@ async def ready_stream(
             f"stream {name} does not store {subject!r}",
             f"headrace stream rm {name}    removes it; the benchmark creates a new one",
         )
-    if purge:
-        await stream.purge()
 
 
 @online(
@@ -155,107 +100,39 @@ async def ready_stream(
     click.option(
         "--msgs", type=click.IntRange(1), default=100_000, help="how many messages (100000)"
     ),
-    _SIZE,
-    _CLIENTS,
+    click.option("--size", type=SIZE, default="128", help="bytes of a message (128)"),
     click.option(
         "-J", "--jetstream", is_flag=True, help="into a stream, until all are acknowledged"
     ),
     _STREAM,
-    click.option(
-        "--storage", type=click.Choice(["file", "memory"]), default="file", help="of a new stream"
-    ),
-    click.option("--purge", is_flag=True, help="empty the stream first"),
-    click.option(
-        "--window",
-        type=click.IntRange(1),
-        default=16_000,
-        help="not acknowledged at a time (16000)",
-    ),
-    click.option("--fast", is_flag=True, help="in fast batches (with --jetstream)"),
-    click.option(
-        "--atomic",
-        type=click.IntRange(1, 1000),
-        default=None,
-        metavar="N",
-        help="in atomic batches of N messages (with --jetstream)",
-    ),
     fast=True,
 )
 async def pub(
-    session: Session,
-    subject: str,
-    msgs: int,
-    size: int,
-    clients: int,
-    jetstream: bool,
-    stream: str,
-    storage: str,
-    purge: bool,
-    window: int,
-    fast: bool,
-    atomic: int | None,
+    session: Session, subject: str, msgs: int, size: int, jetstream: bool, stream: str
 ) -> None:
     """Publish messages to SUBJECT as fast as it goes.
 
     \b
-    headrace bench pub bench.test --clients 2
-    headrace bench pub bench.test --jetstream --purge --size 1K
-    headrace bench pub bench.test --jetstream --fast
-    headrace bench pub bench.test --jetstream --atomic 100
-
-    For --fast and --atomic a new stream takes such batches; one that is there has to have --allow-batched
-    or --allow-atomic.
+    headrace bench pub bench.test
+    headrace bench pub bench.test --jetstream --size 1K
     """
     payload = bytes(size)
-    batches = fast or atomic is not None
-    if (batches and not jetstream) or (fast and atomic is not None):
-        raise Failure("give --fast or --atomic, with --jetstream")
     if jetstream:
-        await ready_stream(session, stream, subject, storage, purge=purge, batches=batches)
-    parts = shares(msgs, clients)
-    async with clients_of(session, len(parts)) as sessions:
-        with progress(session.output, "publishing", msgs) as advance:
-            send = _sender(window, fast, atomic) if jetstream else _into_nowhere
-            pairs = zip(sessions, parts, strict=True)
-            work = [partial(send, each, subject, payload, part, advance) for each, part in pairs]
-            seconds = await timed(work)
-    how = ", fast batches" if fast else f", atomic batches of {atomic}" if atomic else ""
-    what = f"publish to stream {stream}{how}" if jetstream else "publish"
+        await ready_stream(session, stream, subject)
+    send = into_stream if jetstream else into_nowhere
+    with progress(session.output, "publishing", msgs) as advance:
+        began = time.perf_counter()
+        await send(session, subject, payload, msgs, advance)
+        seconds = time.perf_counter() - began
+    what = f"publish to stream {stream}" if jetstream else "publish"
     show(session, Figure(what, msgs, msgs * size, seconds))
 
 
-def _sender(window: int, fast: bool, atomic: int | None) -> _Send:
-    return partial(_in_batches, atomic) if atomic else partial(_into_stream, window, fast)
-
-
-async def _in_batches(
-    size: int,
-    session: Session,
-    subject: str,
-    payload: bytes,
-    count: int,
-    advance: Callable[[int], None],
+async def into_stream(
+    session: Session, subject: str, payload: bytes, count: int, advance: Advance
 ) -> None:
-    while count:
-        step = min(size, count)
-        async with session.js.batch() as batch:
-            for _ in range(step):
-                batch.add(subject, payload)
-        advance(step)
-        count -= step
-
-
-async def _into_stream(
-    window: int,
-    fast: bool,
-    session: Session,
-    subject: str,
-    payload: bytes,
-    count: int,
-    advance: Callable[[int], None],
-) -> None:
-    publisher = session.js.publisher(fast=True) if fast else session.js.publisher(window)
-    async with publisher:
+    """Publish so many, and wait until a stream has acknowledged all of them."""
+    async with session.js.publisher() as publisher:
         while count:
             step = min(_STEP, count)
             for _ in range(step):
@@ -264,9 +141,10 @@ async def _into_stream(
             count -= step
 
 
-async def _into_nowhere(
-    session: Session, subject: str, payload: bytes, count: int, advance: Callable[[int], None]
+async def into_nowhere(
+    session: Session, subject: str, payload: bytes, count: int, advance: Advance
 ) -> None:
+    """Publish so many, which nobody acknowledges."""
     publish = session.connection.publish
     while count:
         step = min(_STEP, count)
@@ -283,16 +161,9 @@ async def _into_nowhere(
     click.option(
         "--msgs", type=click.IntRange(1), default=None, help="how many messages (all there are)"
     ),
-    click.option("--batch", type=click.IntRange(1), default=500, help="messages of a pull (500)"),
-    click.option(
-        "--acks", type=click.Choice(["explicit", "none"]), default="explicit", help="(explicit)"
-    ),
-    _CLIENTS,
     fast=True,
 )
-async def consume(
-    session: Session, stream: str, msgs: int | None, batch: int, acks: str, clients: int
-) -> None:
+async def consume(session: Session, stream: str, msgs: int | None) -> None:
     """Take the messages of a stream as they come, from a buffer that is kept filled, and acknowledge them.
 
     The stream is what `headrace bench pub --jetstream` filled. The consumer is removed afterwards.
@@ -303,44 +174,20 @@ async def consume(
         raise Failure(
             f"stream {stream} is empty", "headrace bench pub bench.test --jetstream    fills it"
         )
-    config = ConsumerConfig(
-        ack_policy="none" if acks == "none" else "explicit",
-        max_ack_pending=0 if acks == "none" else max(10_000, 4 * batch * clients),
-        inactive_threshold=60.0,
-    )
-    made = await session.js.create_consumer(stream, config)
-    parts, taken = shares(count, clients), list[int]()
+    config = ConsumerConfig(ack_policy="explicit", max_ack_pending=10_000, inactive_threshold=60.0)
+    consumer = await session.js.create_consumer(stream, config)
+    left, size = count, 0
     try:
-        async with clients_of(session, len(parts)) as sessions:
-            consumers = [await each.js.consumer(stream, made.name) for each in sessions]
-            with progress(session.output, "taking", count) as advance:
-
-                def took(messages: int, size: int) -> None:
-                    taken.append(size)
-                    advance(messages)
-
-                rows = zip(consumers, sessions, parts, strict=True)
-                seconds = await timed(
-                    [partial(_take, *row, batch, acks != "none", took) for row in rows]
-                )
+        with progress(session.output, "taking", count) as advance:
+            began = time.perf_counter()
+            async with consumer.consume(max_messages=_AHEAD) as messages:
+                while left and (some := await messages.next_batch(left)):
+                    consumer.ack_all(some)
+                    size += sum(len(each.payload) for each in some)
+                    advance(len(some))
+                    left -= len(some)
+            await session.connection.flush()
+            seconds = time.perf_counter() - began
     finally:
-        await session.js.delete_consumer(stream, made.name)
-    show(session, Figure(f"consume {batch}, acks {acks}", count, sum(taken), seconds))
-
-
-async def _take(
-    consumer: Consumer,
-    session: Session,
-    count: int,
-    batch: int,
-    acks: bool,
-    took: Callable[[int, int], None],
-) -> None:
-    async with consumer.consume(max_messages=batch) as messages:
-        # Never more than its share: another client would wait for ever for what this one acknowledged.
-        while count and (some := await messages.next_batch(count)):
-            if acks:
-                consumer.ack_all(some)
-            took(len(some), sum(len(each.payload) for each in some))
-            count -= len(some)
-    await session.connection.flush()
+        await session.js.delete_consumer(stream, consumer.name)
+    show(session, Figure("consume", count, size, seconds))

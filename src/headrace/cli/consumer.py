@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -14,15 +14,7 @@ from ..api.consumers import ConsumerConfig, ConsumerInfo
 from ..api.times import format_time
 from ..quantities import counted
 from .shared.asking import may_go_on
-from .shared.configuration import (
-    INTERACTIVE,
-    config_file,
-    differences,
-    edited,
-    key_values,
-    metadata_text,
-    replaced,
-)
+from .shared.configuration import config_file, differences, key_values, metadata_text, replaced
 from .shared.errors import Failure
 from .shared.names import CONSUMER, STREAM
 from .shared.output import Sheet, Table
@@ -37,10 +29,6 @@ from .shared.units import (
     parse_moment,
 )
 from .shared.verbs import Declare, Session, online
-
-if TYPE_CHECKING:
-    pass
-
 
 SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--filter", "filters", multiple=True, metavar="SUBJECT", help="repeatable, or with commas"),
@@ -326,8 +314,6 @@ async def report(session: Session, stream: str) -> None:
 @online(
     STREAM,
     click.argument("consumer", required=False),
-    click.option("--ephemeral", is_flag=True, help="removed when nobody uses it"),
-    click.option("--pull", is_flag=True, hidden=True),  # of the nats tool, where it is a choice
     click.option("--defaults", is_flag=True, hidden=True, expose_value=False),  # it never asks here
     *SETTINGS,
 )
@@ -335,8 +321,6 @@ async def create(
     session: Session,
     stream: str,
     consumer: str | None,
-    ephemeral: bool,
-    pull: bool,
     file: Path | None,
     **given: Any,
 ) -> None:
@@ -347,42 +331,34 @@ async def create(
     headrace consumer create ORDERS returns --filter 'orders.returned' --wait 2m --max-deliver 5
     headrace consumer create ORDERS worker --pinned-groups main
 
-    It is pulled from, unless --target says where to push. With --ephemeral it needs no name.
+    It is pulled from, unless --target says where to push.
     """
     config = config_file(file, ConsumerConfig) if file else ConsumerConfig()
     changes = changes_of(given)
     if consumer:
-        changes |= {"name": consumer, "durable_name": "" if ephemeral else consumer}
-    elif not ephemeral and not config.name and not config.durable_name:
-        raise Failure("give the consumer a name, or --ephemeral")
+        changes |= {"name": consumer, "durable_name": consumer}
+    elif not config.name and not config.durable_name:
+        raise Failure("give the consumer a name")
     made = await session.js.create_consumer(stream, replaced(config, changes))
     found = made.cached_info
     assert found is not None
     session.output.show(to_wire(found), consumer_sheet(found))
 
 
-@online(STREAM, CONSUMER, INTERACTIVE, *SETTINGS, destroys=True)
+@online(STREAM, CONSUMER, *SETTINGS, destroys=True)
 async def edit(
-    session: Session,
-    stream: str,
-    consumer: str,
-    interactive: bool,
-    file: Path | None,
-    **given: Any,
+    session: Session, stream: str, consumer: str, file: Path | None, **given: Any
 ) -> None:
     """Change settings of a consumer; what is not named stays."""
     found = await session.js.consumer(stream, consumer)
     before = (await found.info()).config
     config = config_file(file, ConsumerConfig) if file else before
     names = {"name": before.name, "durable_name": before.durable_name}
-    after = replaced(config, changes_of(given))
-    if interactive:
-        after = await edited(after, ConsumerConfig)
-    after = replaced(after, names)
+    after = replaced(config, {**changes_of(given), **names})
     changed = differences(before, after)
     if not changed.rows:
         raise Failure(
-            "nothing to change; give settings such as --max-pending 500, -i or --config FILE"
+            "nothing to change; give settings such as --max-pending 500, or --config FILE"
         )
     if session.output.is_text:
         session.output.show(None, changed)
@@ -478,12 +454,10 @@ async def unpin(session: Session, stream: str, consumer: str, group: str) -> Non
     STREAM,
     CONSUMER,
     click.argument("sequence", type=click.IntRange(0), default=0),
-    click.option("--sequence", "option", type=click.IntRange(0), default=0, hidden=True),
     destroys=True,
 )
-async def reset(session: Session, stream: str, consumer: str, sequence: int, option: int) -> None:
+async def reset(session: Session, stream: str, consumer: str, sequence: int) -> None:
     """Deliver from SEQUENCE on again; without it, from the first message that is not acknowledged."""
-    sequence = sequence or option  # the nats tool takes it so
     found = await session.js.consumer(stream, consumer)
     origin = f"sequence {sequence:,}" if sequence else "the first message not acknowledged"
     what = f"reset consumer {consumer} of stream {stream} to {origin}"

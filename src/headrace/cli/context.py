@@ -141,7 +141,7 @@ def ls(output: Output, names: bool) -> None:
         return
     table = Table(
         ("NAME", "DESCRIPTION", "SERVER"),
-        empty="no contexts; `headrace context create NAME --server URL --select` remembers one",
+        empty="no contexts; `headrace context create NAME --server URL` remembers one",
     )
     rows = []
     for name in contexts.names():
@@ -156,14 +156,13 @@ def ls(output: Output, names: bool) -> None:
 @offline(
     _NAME,
     *_SETTINGS,
-    click.option("--select", is_flag=True, help="use it from now on"),
     click.option("-f", "--force", is_flag=True, help="replace one of this name"),
 )
-def create(output: Output, name: str, select: bool, force: bool, **settings: Any) -> None:
+def create(output: Output, name: str, force: bool, **settings: Any) -> None:
     """Remember how to connect.
 
     \b
-    headrace context create prod --server nats://nats.example.com --creds ~/prod.creds --select
+    headrace context create prod --server nats://nats.example.com --creds ~/prod.creds
     headrace context create local --server nats://127.0.0.1:4222
     """
     contexts = Contexts()
@@ -171,12 +170,8 @@ def create(output: Output, name: str, select: bool, force: bool, **settings: Any
         ask(f"There is a context {name} already. Really replace it?")
     kept = {key: value for key, value in settings.items() if value is not None}
     path = contexts.write(name, kept)
-    if select:
-        contexts.select(name)
-    used = ", which is used from now on" if select else ""
-    step = "" if select else f"\n  headrace context select {name}    uses it by default"
-    document = {"name": name, "file": str(path), "selected": select}
-    output.show(document, f"wrote context {name}{used}{step}")
+    step = f"headrace context select {name}    uses it by default"
+    output.show({"name": name, "file": str(path)}, f"wrote context {name}\n  {step}")
 
 
 @offline(_NAME, *_SETTINGS)
@@ -206,16 +201,16 @@ def select(output: Output, name: str | None) -> None:
     output.show({"selected": name or ""}, text)
 
 
-@offline(_PERHAPS, click.option("--secrets", is_flag=True, help="with password and token"))
-def info(output: Output, name: str | None, secrets: bool) -> None:
-    """Show a context: NAME, or the one that is used."""
+@offline(_PERHAPS)
+def info(output: Output, name: str | None) -> None:
+    """Show a context without its secrets: NAME, or the one that is used."""
     contexts = Contexts()
     name = name or contexts.selected
     if not name:
         raise Failure("no context is selected", "headrace context select NAME    selects one")
     settings = contexts.read(name)
     shown = {
-        key: value if secrets or key not in _SECRETS or not value else "*****"
+        key: value if key not in _SECRETS or not value else "*****"
         for key, value in settings.items()
     }
     used = ", which is used" if name == contexts.selected else ""

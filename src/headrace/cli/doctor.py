@@ -284,7 +284,7 @@ def _examine(context: click.Context, /, **values: Any) -> int:
 
     \b
     headrace doctor
-    headrace doctor --store ./data --monitor http://127.0.0.1:8222
+    headrace doctor --monitor http://127.0.0.1:8222
 
     It changes nothing. The status is 1 if there is a problem.
     """
@@ -292,8 +292,6 @@ def _examine(context: click.Context, /, **values: Any) -> int:
     output = output_above(context)
     findings = Findings()
     look_at_machine(findings, os.environ)
-    if own["store"] is not None:
-        look_at_store(findings, own["store"])
 
     async def look() -> None:
         async with connected(where(given_above(context)), Output()) as session:
@@ -330,14 +328,6 @@ def _end(findings: Findings) -> str:
     return f"\n{count} problem{'s' * (count != 1)} found{worth}"
 
 
-_OWN = (
-    click.option(
-        "--store",
-        type=click.Path(path_type=Path),
-        default=None,
-        metavar="DIR",
-        help="look at this directory of a broker, too",
-    ),
-    MONITOR,
+doctor = command_of(
+    _examine, _examine, "doctor", (MONITOR,), [*output_options(), *connection_options()]
 )
-doctor = command_of(_examine, _examine, "doctor", _OWN, [*output_options(), *connection_options()])

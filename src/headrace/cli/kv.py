@@ -102,29 +102,16 @@ _CUT = 60
     click.argument("bucket", required=False),
     click.argument("patterns", nargs=-1, metavar="[PATTERN]…"),
     click.option("-n", "--names", is_flag=True, help="names alone, one a line"),
-    click.option("-v", "--verbose", is_flag=True, help="with values"),
 )
-async def ls(
-    session: Session, bucket: str | None, patterns: tuple[str, ...], names: bool, verbose: bool
-) -> None:
+async def ls(session: Session, bucket: str | None, patterns: tuple[str, ...], names: bool) -> None:
     """List the buckets; with BUCKET, its keys."""
     if bucket is None:
         await _buckets(session, names)
         return
     found = await session.js.key_value(bucket)
-    if not verbose:
-        keys = sorted(await found.keys(*patterns))
-        none = [] if names else [f"no keys; `headrace kv put {bucket} KEY VALUE` sets one"]
-        session.output.show(keys, *(map(printable, keys) if keys else none))
-        return
-    table = Table(("KEY", "REVISION", "CREATED", "VALUE"), right=frozenset(("REVISION",)))
-    async with await found.watch(*patterns) as watching:
-        newest = {entry.key: entry async for entry in watching.initial()}
-    entries = [entry for entry in newest.values() if entry.operation == "put"]
-    for entry in entries:
-        table.add(entry.key, entry.revision, time_of(entry.created_ns), _cut(entry.value))
-    table.empty = "no keys"
-    session.output.show([entry_document(entry) for entry in entries], table)
+    keys = sorted(await found.keys(*patterns))
+    none = [] if names else [f"no keys; `headrace kv put {bucket} KEY VALUE` sets one"]
+    session.output.show(keys, *(map(printable, keys) if keys else none))
 
 
 async def _buckets(session: Session, names: bool) -> None:

@@ -31,7 +31,6 @@ class Draft:
     stream: str
     servers: str
     sink: str = "parquet"
-    path: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -68,7 +67,6 @@ def text_of(draft: Draft) -> str:
         select = f"SELECT sequence, timestamp, {', '.join(draft.fields)}\nFROM {draft.source}"
     else:
         select = f"SELECT sequence, timestamp, subject, CAST(data AS string) AS text\nFROM {draft.source}"
-    path = draft.path or draft.name
     return f'''# {draft.name}: what is in stream {draft.stream}, as files.
 #
 #   headrace pipeline validate FILE    finds mistakes
@@ -95,7 +93,7 @@ otherwise = "drop"
 [sinks.{draft.sink}]
 from = "rows"
 format = {_quoted(draft.sink)}
-options = {{ path = {_quoted(path)} }}
+options = {{ path = {_quoted(draft.name)} }}
 '''
 
 

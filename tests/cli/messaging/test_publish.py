@@ -110,7 +110,7 @@ def test_a_line_of_many_reads_is_one_message(
 ) -> None:
     stream = js.create_stream(name="ORDERS", subjects=["orders.>"])
     long = b"y" * 300_000
-    done = _piped(either_server, long + b"\nshort\n" + long, "orders.new", "--lines", "-J", "-q")
+    done = _piped(either_server, long + b"\nshort\n" + long, "orders.new", "--lines", "-J")
     assert done.returncode == 0, done.stderr
     assert [payload for _, payload in _stored(stream)] == [long, b"short", long]
 
@@ -164,7 +164,7 @@ def test_a_stream_publishes_it_later(at_server: Run, js: sync.JetStream) -> None
         ),
         (("a", "x", "--target", "b", "--at", "soon"), "'soon' is not a time; accepted"),
         (("a", "x", "--target", "b", "--in", "1m", "--atomic"), "a schedule is one message"),
-        (("a", "x", "--atomic", "--sleep", "1s"), "--sleep and --reply do not go with"),
+        (("a", "x", "--atomic", "--reply", "b"), "--reply does not go with"),
         (("a", "x", "--msg-id", "1"), "--msg-id needs --jetstream"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_stream_confirms_and_is_read_from_anywhere(at_server: Run, js: sync.Je
     assert done.lines == ["stored 1 message in stream ORDERS, sequence 1"]
     done = at_server("pub", "orders.1", "one", "-J", "--msg-id", "a")
     assert done.lines == ["stored 1 message in stream ORDERS, sequence 1, 1 of them there already"]
-    at_server("pub", "orders.{{Count}}", "x", "--quiet")
+    at_server("pub", "orders.{{Count}}", "x")
     at_server("pub", "orders.2", "two", "-J")
     told = at_server("sub", "orders.>", "--all", "--count", "2", "--json")
     assert [json.loads(line)["payload"] for line in told.lines] == ["one", "x"]
@@ -75,7 +75,7 @@ def test_reading_ends_at_the_end_or_goes_on_with_a_consumer(
         js.publish("orders.1", b"%d" % number)
     assert at_server(*ends).lines == ["0", "1", "2"]
     at_server("consumer", "create", "ORDERS", "c")
-    words = ("sub", "--stream", "ORDERS", "--durable", "c", "--ack", "--count", "2", "--raw")
+    words = ("sub", "--stream", "ORDERS", "--durable", "c", "--count", "2", "--raw")
     assert at_server(*words).lines == ["0", "1"]
     assert stream.consumer("c").info().ack_floor.stream_seq == 2
     done = at_server("sub", "orders.1", *words[1:])

@@ -250,7 +250,10 @@ async def test_an_ordering_key_is_the_same_from_each_way_of_publishing(world: Wo
 
 @pytest.mark.one_database
 async def test_the_command_shows_a_filter_and_sets_it(
-    world: World, address: str, capsys: pytest.CaptureFixture[str]
+    world: World,
+    address: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def run(*typed: str) -> tuple[int, str]:
         code = await asyncio.to_thread(main, ["jobs", *typed, "--url", address])
@@ -264,8 +267,9 @@ async def test_the_command_shows_a_filter_and_sets_it(
     assert "subject: a.>" in said
     assert "X-Kind: paid or re*" in said
     assert (await run("filter", "c", "k"))[1] == said
-    publish = ("publish", "c", "x", "--channel-token", "ct", "--producer", "p")
-    code, said = await run(*publish, "--producer-token", "pt", "--subject", "b")
+    monkeypatch.setenv("HEADRACE_JOBS_CHANNEL_TOKEN", "ct")
+    monkeypatch.setenv("HEADRACE_JOBS_PRODUCER_TOKEN", "pt")
+    code, said = await run("publish", "c", "x", "--producer", "p", "--subject", "b")
     assert (code, '"jobs": 0' in said) == (0, True)
     code, said = await run("filter", "c", "k", "--header", "X-Kind")
     assert code != 0

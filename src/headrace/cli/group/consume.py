@@ -16,46 +16,14 @@ from ...errors import HeadraceError
 from ...groups import GroupMessage, elastic, static
 from ...quantities import counted
 from ..shared.output import one_of_many
-from ..shared.units import Parsed
 from ..shared.verbs import Declare
 from .arguments import ranges
 
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 1e6:
-        raise ValueError(f"{text!r}: accepted are seconds, such as 0.5")
-    return seconds
-
-
-_SECONDS: Final = Parsed("seconds", _seconds)
+_WORKS_S: Final = 0.02
+_ACK_WAIT_S: Final = 2.0
+"""So soon an instance that is gone is replaced."""
 
 CONSUME_OPTIONS: Final[tuple[Declare, ...]] = (
-    click.option(
-        "--sleep",
-        type=_SECONDS,
-        default=0.02,
-        metavar="SECONDS",
-        help="how long a message is worked at (0.02)",
-    ),
-    click.option(
-        "--ack-wait",
-        type=_SECONDS,
-        default=2.0,
-        metavar="SECONDS",
-        help="after which an unacknowledged message comes again; an instance that is gone is replaced "
-        "after about as long (2)",
-    ),
-    click.option(
-        "--max-ack-pending",
-        type=int,
-        default=1,
-        metavar="N",
-        help="messages that may be unacknowledged at a time (1)",
-    ),
     click.option("--count", type=int, default=0, metavar="N", help="end after this many messages"),
 )
 
@@ -64,9 +32,7 @@ async def consume(js: JetStream, args: SimpleNamespace) -> int:
     """Print a member's messages until Ctrl-C, or until the group is deleted."""
     working = _Working(args)
     verbs: Any = static if args.kind == "static" else elastic
-    config = ConsumerConfig(
-        ack_policy="explicit", ack_wait=args.ack_wait, max_ack_pending=args.max_ack_pending
-    )
+    config = ConsumerConfig(ack_policy="explicit", ack_wait=_ACK_WAIT_S, max_ack_pending=1)
     membership = verbs.join(
         js,
         args.stream,
@@ -118,7 +84,7 @@ class _Working:
     async def handle(self, message: GroupMessage) -> None:
         if self.asked.is_set():
             return
-        await asyncio.sleep(self._args.sleep)
+        await asyncio.sleep(_WORKS_S)
         try:
             await message.ack_sync()
         except HeadraceError as error:

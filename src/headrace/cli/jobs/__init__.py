@@ -51,7 +51,7 @@ def _on_the_database() -> dict[str, click.Command]:
             "prune",
             "archive and remove expired messages once, beside a running service",
             serving.prune_command,
-            serving.PRUNE_OPTIONS,
+            serving.DATABASE_OPTIONS,
             output=False,
         ),
     }
@@ -123,7 +123,8 @@ def _verb(
 
         asked = output_above(context)
         own = {key: value for key, value in values.items() if key not in ("json", "yaml")}
-        for sentence in (*take_tokens(own), *take_database(own)):
+        take_tokens(own)
+        for sentence in take_database(own):
             asked.note(sentence)
         try:
             return carried(Args(output=asked, json=not asked.is_text, **own))

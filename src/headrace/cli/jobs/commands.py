@@ -38,17 +38,13 @@ _FROM: Final = {
 }
 
 
-def token_option(name: str, text: str) -> tuple[Declare, ...]:
-    """``--NAME-file``, and the option that it is instead of."""
-    option = f"--{name.replace('_', '-')}"
-    return (
-        click.option(
-            f"{option}-file",
-            type=click.Path(path_type=Path, allow_dash=True),
-            metavar="FILE",
-            help=f"{text}: a file, or - for standard input (or {_FROM[name]})",
-        ),
-        click.option(option, help=f"deprecated: others see it; use {option}-file or {_FROM[name]}"),
+def token_option(name: str, text: str) -> Declare:
+    """``--NAME-file``: what is typed is seen by all who list processes."""
+    return click.option(
+        f"--{name.replace('_', '-')}-file",
+        type=click.Path(path_type=Path, allow_dash=True),
+        metavar="FILE",
+        help=f"{text}: a file, or - for standard input (or {_FROM[name]})",
     )
 
 
@@ -57,32 +53,20 @@ CHANNEL_TOKEN: Final = token_option("channel_token", "the channel's token")
 PRODUCER_TOKEN: Final = token_option("producer_token", "the producer's token")
 
 
-def take_tokens(values: dict[str, Any]) -> list[str]:
-    """Put into ``values`` the tokens that files and the environment have. Returns what is to be said of it.
+def take_tokens(values: dict[str, Any]) -> None:
+    """Put into ``values`` the tokens that files and the environment have.
 
-    Raises Failure for a file that cannot be read or is empty, and for two ways at once.
+    Raises Failure for a file that cannot be read or is empty, and for standard input as two of them.
     """
-    said = []
     dashes = [name for name in _FROM if str(values.get(f"{name}_file")) == "-"]
     if len(dashes) + (values.get("payload") == "-") > 1:
         raise Failure("standard input is read once: only one of payload and tokens is `-`")
     for name, variable in _FROM.items():
-        if f"{name}_file" not in values:
-            continue
-        option, path = f"--{name.replace('_', '-')}", values.pop(f"{name}_file")
-        given = values.get(name)
-        if path is not None and given is not None:
-            raise Failure(f"{option}-file goes without {option}")
-        if given is not None:
-            said.append(
-                f"{option} shows the token to whoever lists this machine's processes, and is deprecated: "
-                f"use {option}-file FILE (- is standard input) or {variable}"
-            )
-        elif path is not None:
-            values[name] = read_secret(path, f"{option}-file")
-        else:
-            values[name] = os.environ.get(variable) or None
-    return said
+        if f"{name}_file" in values:
+            path = values.pop(f"{name}_file")
+            option = f"--{name.replace('_', '-')}-file"
+            given = read_secret(path, option) if path is not None else os.environ.get(variable)
+            values[name] = given or None
 
 
 def read_secret(path: Path, option: str) -> str:
@@ -275,7 +259,7 @@ def _events(client: JobsClient, args: Args) -> Any:
 CHANNEL: Final = click.argument("channel")
 _CONSUMER: Final = click.argument("consumer")
 _NAMED: Final[tuple[Declare, ...]] = (
-    *token_option("token", "its token; kept, or made for a new one, when not given"),
+    token_option("token", "its token; kept, or made for a new one, when not given"),
     click.option("--name"),
 )
 
@@ -289,9 +273,9 @@ _KEPT: Final[tuple[Declare, ...]] = (
 )
 _MESSAGE: Final[tuple[Declare, ...]] = (
     click.argument("payload"),
-    *CHANNEL_TOKEN,
+    CHANNEL_TOKEN,
     click.option("--producer", help="who publishes; with an API key it may be left out"),
-    *PRODUCER_TOKEN,
+    PRODUCER_TOKEN,
     click.option("--content-type", default="application/octet-stream"),
     click.option("--id", help="a message id, unique in the channel"),
     click.option("--priority", type=int, default=0),
@@ -323,7 +307,7 @@ REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
         (click.argument("producer"), *_NAMED)),
     ("consumer", "create or change a consumer", _put_consumer, (*ONE, *_NAMED, *_KEPT)),
     ("token", "give a consumer another token; the one before is accepted, too", _token,
-        (*ONE, *token_option("token", "this one; a new one is made and shown when not given"),
+        (*ONE, token_option("token", "this one; a new one is made and shown when not given"),
          click.option("--only", is_flag=True, help="accept no other from now on"))),
     ("secret", "make a new signing secret for a consumer, and show it once", _secret,
         (*ONE, click.option("--only", is_flag=True, help="let no other sign from now on"))),

@@ -196,7 +196,7 @@ FINDING: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
          click.option("--rate", type=click.FloatRange(0), default=0.0, metavar="N",
                       help="so many in a second; all at once, if not given"))),
     ("dead", "dead jobs with their last error", _dead, ONE),
-    ("requeue", "requeue all dead jobs", _requeue, (*ONE, *TOKEN)),
-    ("purge", "delete all dead jobs", _purge, (*ONE, *TOKEN, *CHANNEL_TOKEN)),
+    ("requeue", "requeue all dead jobs", _requeue, (*ONE, TOKEN)),
+    ("purge", "delete all dead jobs", _purge, (*ONE, TOKEN, CHANNEL_TOKEN)),
 )
 # fmt: on

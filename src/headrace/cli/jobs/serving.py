@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +30,6 @@ __all__ = [
     "DATABASE_OPTIONS",
     "EXPORT",
     "IMPORT",
-    "PRUNE_OPTIONS",
     "SERVE_OPTIONS",
     "VARIABLE",
     "archive_read_command",
@@ -85,63 +84,27 @@ def has_password(url: str) -> bool:
 
 Args = SimpleNamespace
 
-_SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
-    ("host", str, "address to listen on (default 127.0.0.1)"),
-    ("port", int, "port to listen on, 0 for any (default 8080)"),
-    (
-        "database",
-        str,
-        "sqlite:///path.db or postgresql://… without a password (sqlite:///headrace-jobs.db)",
+DATABASE_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="FILE",
+        help="TOML file with all settings; flags override it",
     ),
-    ("database_threads", int, "connections to PostgreSQL (default 8)"),
-    (
-        "max_retries",
-        int,
-        "retries of new consumers (default 17: with their delays, more than a day)",
+    click.option(
+        "--database",
+        metavar="URL",
+        help="sqlite:///path.db or postgresql://… without a password (sqlite:///headrace-jobs.db)",
     ),
-    ("rational_delay_seconds", float, "added to the time limit of a pull job (default 2)"),
-    ("connection_timeout_seconds", float, "time limit of a push call or a pull job (default 30)"),
-    ("schedule_min_delay_seconds", float, "minimum delay of scheduled messages (default 120)"),
-    ("payload_bytes_max", int, "largest payload (default 1048576)"),
-    ("drain_seconds", float, "time to finish work in progress when stopped (default 15)"),
-    ("keep_messages_days", float, "age at which finished messages are removed (default: never)"),
-    ("keep_dead_days", float, "age at which dead letters are removed with them (default: never)"),
-    ("archive_directory", str, "where removed messages are kept as JSON lines (default: nowhere)"),
+    click.option(
+        "--database-file",
+        type=click.Path(path_type=Path, allow_dash=True),
+        default=None,
+        metavar="FILE",
+        help=f"a file with the address of the database, or - for standard input (or {VARIABLE})",
+    ),
 )
-
-
-_KEEPING: Final = ("keep_messages_days", "keep_dead_days", "archive_directory")
-
-
-def _flags(names: Iterable[str]) -> tuple[Declare, ...]:
-    """The options of these settings, with the file that has all of them, and where the database is."""
-    return (
-        click.option(
-            "--config",
-            type=click.Path(path_type=Path),
-            default=None,
-            metavar="FILE",
-            help="TOML file; flags override it",
-        ),
-        *(
-            click.option(
-                f"--{name.replace('_', '-')}", type=kind, default=None, help=text, metavar="VALUE"
-            )
-            for name, kind, text in _SERVE_FLAGS
-            if name in names
-        ),
-        click.option(
-            "--database-file",
-            type=click.Path(path_type=Path, allow_dash=True),
-            default=None,
-            metavar="FILE",
-            help=f"a file with the address of the database, or - for standard input (or {VARIABLE})",
-        ),
-    )
-
-
-DATABASE_OPTIONS: Final = _flags(("database",))
-PRUNE_OPTIONS: Final = _flags(("database", *_KEEPING))
 
 ARCHIVE_OPTIONS: Final[tuple[Declare, ...]] = (
     click.argument("directory", type=click.Path(path_type=Path)),
@@ -151,7 +114,9 @@ ARCHIVE_OPTIONS: Final[tuple[Declare, ...]] = (
 )
 
 SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
-    *_flags(tuple(name for name, _, _ in _SERVE_FLAGS)),
+    click.option("--host", metavar="ADDRESS", help="address to listen on (127.0.0.1)"),
+    click.option("--port", type=int, metavar="PORT", help="port to listen on, 0 for any (8080)"),
+    *DATABASE_OPTIONS,
     click.option(
         "--allow-network",
         "allow_networks",
@@ -166,8 +131,6 @@ SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
         metavar="NAME",
         help="a name under which clients reach the service, beside this machine's own; repeatable",
     ),
-    click.option("--https-only", flag_value=True, default=None, help="push to https URLs only"),
-    click.option("--no-push", "push", flag_value=False, default=None, help="never push"),
     click.option(
         "--insecure",
         flag_value=True,
@@ -179,8 +142,7 @@ SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
 
 def configuration(args: Args) -> Config:
     """The settings of the file and the flags, checked."""
-    names = [name for name, _, _ in _SERVE_FLAGS]
-    names += ["allow_networks", "allowed_hosts", "https_only", "push", "insecure"]
+    names = ("host", "port", "database", "allow_networks", "allowed_hosts", "insecure")
     given = {name: getattr(args, name, None) for name in names}
     for name in ("allow_networks", "allowed_hosts"):
         given[name] = list(given[name] or ()) or None

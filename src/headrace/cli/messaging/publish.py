@@ -201,15 +201,10 @@ class Made(NamedTuple):
     click.option(
         "--lines", is_flag=True, help="each line of standard input; BODY may contain {{Line}}"
     ),
-    click.option("--sleep", type=DURATION, default=0.0, help="wait between them"),
     click.option("-J", "--jetstream", is_flag=True, help="wait until a stream has each"),
     click.option("--atomic", is_flag=True, help="a stream takes all of them, or none"),
     click.option("--msg-id", metavar="ID", default="", help="stored once (with --jetstream)"),
     *SCHEDULE_OPTIONS,
-    click.option(
-        "--templates/--no-templates", default=True, help="fill in {{Count}} and the like (yes)"
-    ),
-    click.option("-q", "--quiet", is_flag=True, help="say nothing"),
 )
 async def pub(
     session: Session,
@@ -219,7 +214,6 @@ async def pub(
     reply: str,
     count: int,
     lines: bool,
-    sleep: float,
     jetstream: bool,
     atomic: bool,
     msg_id: str,
@@ -229,8 +223,6 @@ async def pub(
     every: float,
     cron: str,
     time_zone: str,
-    templates: bool,
-    quiet: bool,
 ) -> None:
     """Publish BODY, or what standard input has, to SUBJECT.
 
@@ -249,23 +241,22 @@ async def pub(
     replaces it, and stream purge --subject ends it. The stream needs --allow-schedules and both subjects.
     """
     plan = Plan.of(target, at, within, every, cron, time_zone)
-    _check(count, lines, atomic, sleep, reply, jetstream, msg_id, plan)
-    made = _made(subject, body, headers_of(header), msg_id, count, lines, templates)
+    _check(count, lines, atomic, reply, jetstream, msg_id, plan)
+    made = _made(subject, body, headers_of(header), msg_id, count, lines)
     if plan is not None:
-        await _schedule(session, plan, made, quiet)
+        await _schedule(session, plan, made)
     elif atomic:
-        await _together(session, made, quiet)
+        await _together(session, made)
     elif jetstream:
-        await _stored(session, made, None if lines else count, sleep, quiet)
+        await _stored(session, made, None if lines else count)
     else:
-        await _sent(session, made, None if lines else count, sleep, reply, quiet)
+        await _sent(session, made, None if lines else count, reply)
 
 
 def _check(
     count: int,
     lines: bool,
     atomic: bool,
-    sleep: float,
     reply: str,
     jetstream: bool,
     msg_id: str,
@@ -276,8 +267,8 @@ def _check(
         raise Failure("give --lines or --count, not both")
     if plan is not None and (atomic or lines or count > 1):
         raise Failure("a schedule is one message: no --atomic, --lines or --count with --target")
-    if (atomic or plan is not None) and (sleep or reply):
-        raise Failure("--sleep and --reply do not go with --atomic or --target")
+    if (atomic or plan is not None) and reply:
+        raise Failure("--reply does not go with --atomic or --target")
     if msg_id and not (jetstream or atomic):
         raise Failure("--msg-id needs --jetstream: only a stream looks at it")
 
@@ -289,19 +280,18 @@ async def _made(
     msg_id: str,
     count: int,
     lines: bool,
-    templates: bool,
 ) -> AsyncIterator[Made]:
     """The messages, one after the other. What comes from standard input is not a template."""
-    is_template = templates and body not in (None, "-")
-
-    def filled(text: str, number: int, line: str = "") -> str:
-        return fill_in(text, number, line=line) if templates else text
+    is_template = body not in (None, "-")
 
     def make(data: bytes, number: int, line: str = "") -> Made:
+        def filled(text: str) -> str:
+            return fill_in(text, number, line=line)
+
         if is_template:
-            data = filled(body or "", number, line).encode()
-        named = {name: [filled(each, number, line) for each in of] for name, of in headers.items()}
-        return Made(filled(subject, number, line), data, named, filled(msg_id, number, line))
+            data = filled(body or "").encode()
+        named = {name: [filled(each) for each in of] for name, of in headers.items()}
+        return Made(filled(subject), data, named, filled(msg_id))
 
     if lines:
         number = 0
@@ -318,16 +308,12 @@ async def _sent(
     session: Session,
     made: AsyncIterator[Made],
     count: int | None,
-    sleep: float,
     reply: str,
-    quiet: bool,
 ) -> None:
     sent = 0
     subjects: set[str] = set()
     with progress(session.output, "publishing", count, wanted=count != 1) as advance:
         async for each in made:
-            if sleep and sent:
-                await asyncio.sleep(sleep)
             await session.connection.publish(
                 each.subject, each.payload, headers=each.headers, reply=reply
             )
@@ -336,22 +322,16 @@ async def _sent(
                 subjects.add(each.subject)
             advance(1)
     await session.connection.flush()
-    if quiet:
-        return
     where = subjects.pop() if len(subjects) == 1 else "several subjects"
     text = f"published {counted(sent, 'message')} to {where}" if sent else "nothing to publish"
     session.output.show({"subject": where, "published": sent}, text)
 
 
-async def _stored(
-    session: Session, made: AsyncIterator[Made], count: int | None, sleep: float, quiet: bool
-) -> None:
+async def _stored(session: Session, made: AsyncIterator[Made], count: int | None) -> None:
     stored: list[dict[str, Any]] = []
     try:
         with progress(session.output, "publishing", count, wanted=count != 1) as advance:
             async for each in made:
-                if sleep and stored:
-                    await asyncio.sleep(sleep)
                 ack = await session.js.publish(
                     each.subject, each.payload, headers=each.headers, msg_id=each.msg_id
                 )
@@ -361,8 +341,6 @@ async def _stored(
         if stored:
             session.output.note(f"stored {counted(len(stored), 'message')} before that")
         raise
-    if quiet:
-        return
     if not stored:
         session.output.show(stored, "nothing to publish")
         return
@@ -373,7 +351,7 @@ async def _stored(
     session.output.show(stored, text)
 
 
-async def _together(session: Session, made: AsyncIterator[Made], quiet: bool) -> None:
+async def _together(session: Session, made: AsyncIterator[Made]) -> None:
     try:
         batch = session.js.batch()
         number = 0
@@ -390,14 +368,13 @@ async def _together(session: Session, made: AsyncIterator[Made], quiet: bool) ->
         raise Failure(f"nothing was stored: {error}", *steps) from None
     except ConfigurationError as error:
         raise Failure(f"nothing was stored: {error}") from None
-    if not quiet:
-        told = {"stream": ack.stream, "first": batch.first_sequence, "last": ack.seq}
-        text = f"stored {counted(number, 'message')} together in stream {ack.stream}"
-        text += f", sequences {batch.first_sequence} to {ack.seq}"
-        session.output.show(told, text)
+    told = {"stream": ack.stream, "first": batch.first_sequence, "last": ack.seq}
+    text = f"stored {counted(number, 'message')} together in stream {ack.stream}"
+    text += f", sequences {batch.first_sequence} to {ack.seq}"
+    session.output.show(told, text)
 
 
-async def _schedule(session: Session, plan: Plan, made: AsyncIterator[Made], quiet: bool) -> None:
+async def _schedule(session: Session, plan: Plan, made: AsyncIterator[Made]) -> None:
     async for each in made:
         try:
             ack = await session.js.schedule(
@@ -405,10 +382,9 @@ async def _schedule(session: Session, plan: Plan, made: AsyncIterator[Made], qui
             )
         except ConfigurationError as error:
             raise Failure(str(error)) from None
-        if not quiet:
-            told = {"stream": ack.stream, "seq": ack.seq, "target": plan.target}
-            session.output.show(
-                told,
-                f"stream {ack.stream} publishes it to {plan.target} {plan.when()}; "
-                f"headrace stream purge {ack.stream} --subject {each.subject}    ends that",
-            )
+        told = {"stream": ack.stream, "seq": ack.seq, "target": plan.target}
+        session.output.show(
+            told,
+            f"stream {ack.stream} publishes it to {plan.target} {plan.when()}; "
+            f"headrace stream purge {ack.stream} --subject {each.subject}    ends that",
+        )

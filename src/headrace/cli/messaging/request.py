@@ -13,11 +13,12 @@ from ...client import Message
 from ...errors import NoRespondersError
 from ..shared.errors import Failure
 from ..shared.messages import HEADER, document, fill_in, headers_of, payload_of, text
-from ..shared.units import DURATION
 from ..shared.verbs import Session, online
 from .subscribe import Show
 
 _NO_RESPONDERS = 503
+_SILENCE_S = 0.3
+"""So long after an answer nobody else is expected to give one."""
 
 
 @online(
@@ -31,9 +32,6 @@ _NO_RESPONDERS = 503
         default=1,
         help="how many answers to wait for (1); 0: all that come within --timeout",
     ),
-    click.option(
-        "--reply-timeout", type=DURATION, default=0.3, help="after an answer, wait so long (300ms)"
-    ),
     click.option("-r", "--raw", is_flag=True, help="payloads alone"),
 )
 async def request(
@@ -43,7 +41,6 @@ async def request(
     header: tuple[str, ...],
     count: int,
     replies: int,
-    reply_timeout: float,
     raw: bool,
 ) -> None:
     """Send BODY, or what standard input has, to SUBJECT, and show what is answered.
@@ -57,9 +54,7 @@ async def request(
         data = fill_in(payload.decode(), number).encode() if body not in (None, "-") else payload
         loop = asyncio.get_running_loop()
         sent = loop.time()
-        answers = await _answers(
-            session, fill_in(subject, number), data, header, replies, reply_timeout
-        )
+        answers = await _answers(session, fill_in(subject, number), data, header, replies)
         took_ms = (loop.time() - sent) * 1000
         for answer in answers:
             _show(session, answer, took_ms, raw)
@@ -71,7 +66,6 @@ async def _answers(
     data: bytes,
     header: tuple[str, ...],
     replies: int,
-    reply_timeout: float,
 ) -> list[Message]:
     connection, headers = session.connection, headers_of(header)
     try:
@@ -90,7 +84,7 @@ async def _answers(
             if answer.headers.status == _NO_RESPONDERS:
                 raise NoRespondersError(subject)
             found.append(answer)
-            wait = reply_timeout if replies == 0 else wait
+            wait = _SILENCE_S if replies == 0 else wait
         await subscription.unsubscribe()
     except NoRespondersError:
         raise Failure(
@@ -124,7 +118,6 @@ def _show(session: Session, answer: Message, took_ms: float, raw: bool) -> None:
     click.option(
         "-q", "--queue", metavar="NAME", default="NATS-RPLY-22", help="take turns with others"
     ),
-    click.option("--sleep", type=DURATION, default=0.0, help="wait before each answer"),
     click.option(
         "--count", type=click.IntRange(1), default=None, help="end after this many requests"
     ),
@@ -137,7 +130,6 @@ async def reply(
     command: str,
     header: tuple[str, ...],
     queue: str,
-    sleep: float,
     count: int | None,
 ) -> None:
     """Answer requests on SUBJECT with BODY, until Ctrl-C.
@@ -161,8 +153,6 @@ async def reply(
     async for message in subscription:
         number += 1
         show.message(message)
-        if sleep:
-            await asyncio.sleep(sleep)
         if command:
             answer = await _printed_by(command, message)
         elif body is not None:

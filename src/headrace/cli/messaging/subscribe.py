@@ -23,7 +23,6 @@ from ...quantities import counted
 from ..shared.errors import Failure
 from ..shared.messages import Arrivals, document, text, time_of
 from ..shared.names import CONSUMER, STREAM
-from ..shared.output import printable
 from ..shared.units import DURATION, MOMENT
 from ..shared.verbs import Session, online
 
@@ -37,7 +36,6 @@ class Show:
     Args:
         session: its output is written to.
         raw: payloads alone, one a line.
-        subjects_only, headers_only: leave out the rest.
         dump: a directory that gets a file for each, or ``-``: to standard output, each ended by NUL.
     """
 
@@ -46,15 +44,11 @@ class Show:
         session: Session,
         *,
         raw: bool,
-        subjects_only: bool = False,
-        headers_only: bool = False,
         dump: str = "",
     ) -> None:
         self._dump = dump
         self._output = session.output
         self._raw = raw
-        self._subjects_only = subjects_only
-        self._headers_only = headers_only
         self._numbers = numbers_from(1)
 
     def message(self, message: Message) -> None:
@@ -77,20 +71,16 @@ class Show:
 
     def _show(self, number: int, first: str, message: Message, more: dict[str, Any]) -> None:
         if self._dump:
-            payload = b"" if self._headers_only else message.payload
-            said = document(message.subject, payload, message.headers, **more)
+            said = document(message.subject, message.payload, message.headers, **more)
             _dump(self._dump, number, json.dumps(said, ensure_ascii=False))
         elif not self._output.is_text:
-            payload = b"" if self._headers_only else message.payload
-            self._output.line(document(message.subject, payload, message.headers, **more), "")
+            said = document(message.subject, message.payload, message.headers, **more)
+            self._output.line(said, "")
         elif self._raw:
             sys.stdout.flush()
             sys.stdout.buffer.write(message.payload + b"\n")
-        elif self._subjects_only:
-            print(printable(message.subject))
         else:
-            payload = b"" if self._headers_only else message.payload
-            print(text(first, payload, message.headers))
+            print(text(first, message.payload, message.headers))
         sys.stdout.flush()
 
 
@@ -108,7 +98,7 @@ def _dump(place: str, number: int, text: str) -> None:
         raise Failure(f"--dump: {path}: {error.strerror}") from None
 
 
-_STARTS = ("everything", "new", "last", "last_per_subject", "since", "start_sequence")
+_STARTS = ("everything", "new", "last", "since", "start_sequence")
 
 
 @online(
@@ -117,8 +107,6 @@ _STARTS = ("everything", "new", "last", "last_per_subject", "since", "start_sequ
         "--queue", metavar="NAME", default="", help="take turns with others of this queue"
     ),
     click.option("-r", "--raw", is_flag=True, help="payloads alone"),
-    click.option("--subjects-only", is_flag=True, help="subjects alone"),
-    click.option("--headers-only", is_flag=True, help="no payloads"),
     click.option(
         "--dump",
         metavar="DIR",
@@ -133,12 +121,10 @@ _STARTS = ("everything", "new", "last", "last_per_subject", "since", "start_sequ
         "--stream", metavar="NAME", default="", help="read this stream, with the options below"
     ),
     click.option("--durable", metavar="NAME", default="", help="with this consumer of the stream"),
-    click.option("--ack", is_flag=True, hidden=True),  # of the nats tool; with --durable it is so
     click.option("--terminate-at-end", "ends", is_flag=True, help="end behind the stream's last"),
     click.option("--all", "everything", is_flag=True, help="from the stream's first message"),
     click.option("--new", is_flag=True, help="only what comes from now on"),
     click.option("--last", is_flag=True, help="from the stream's last message"),
-    click.option("--last-per-subject", is_flag=True, help="the last message of each subject first"),
     click.option(
         "--since", type=MOMENT, default=None, metavar="TIME", help="from a time, or 1h ago"
     ),
@@ -149,14 +135,11 @@ async def sub(
     subjects: tuple[str, ...],
     queue: str,
     raw: bool,
-    subjects_only: bool,
-    headers_only: bool,
     dump: str,
     count: int | None,
     wait: float | None,
     stream: str,
     durable: str,
-    ack: bool,
     ends: bool,
     **starts: Any,
 ) -> None:
@@ -175,7 +158,7 @@ async def sub(
         raise Failure("give one place to begin: --all, --new, --last, --since, …")
     if not subjects and not stream:
         raise Failure("give a subject, such as 'orders.>', or --stream")
-    show = Show(session, raw=raw, subjects_only=subjects_only, headers_only=headers_only, dump=dump)
+    show = Show(session, raw=raw, dump=dump)
     if durable:
         if subjects or begins or ends or not stream:
             raise Failure(
@@ -190,7 +173,7 @@ async def sub(
     if stream or begins or ends:
         stream = stream or await _stream_of(session, subjects[0])
         session.output.note(f"reading {words} of stream {stream}; Ctrl-C ends it")
-        reading = _stored(session, stream, subjects, starts, headers_only, ends=ends)
+        reading = _stored(session, stream, subjects, starts, ends=ends)
         async with aclosing(reading) as messages:
             await _each(messages, show.stored, count, wait)
         return
@@ -234,11 +217,10 @@ async def _stored(
     stream: str,
     subjects: tuple[str, ...],
     starts: dict[str, Any],
-    headers_only: bool,
     *,
     ends: bool,
 ) -> AsyncGenerator[JetStreamMessage, None]:
-    config = ConsumerConfig(filter_subjects=subjects, headers_only=headers_only, **start_of(starts))
+    config = ConsumerConfig(filter_subjects=subjects, **start_of(starts))
     ordered = await session.js.ordered_consumer(stream, config)
     try:
         if ends and not (await ordered.info()).num_pending:
@@ -262,7 +244,7 @@ def start_of(starts: dict[str, Any]) -> dict[str, Any]:
     if starts["start_sequence"]:
         number = starts["start_sequence"]
         return {"deliver_policy": "by_start_sequence", "opt_start_seq": number}
-    for name in ("new", "last", "last_per_subject"):
+    for name in ("new", "last"):
         if starts[name]:
             return {"deliver_policy": name}
     return {"deliver_policy": "all"}

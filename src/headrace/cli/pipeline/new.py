@@ -31,9 +31,8 @@ _NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
     click.option(
         "--sink", type=click.Choice(drafts.SINKS), default=None, help="files of this format"
     ),
-    click.option("--path", metavar="FOLDER", default="", help="of the files; default: its name"),
 )
-def new(output: Output, file: Path, stream: str, servers: str, sink: str | None, path: str) -> int:
+def new(output: Output, file: Path, stream: str, servers: str, sink: str | None) -> int:
     """Write a first pipeline to FILE, from a stream to files, with a test beside it. Both run as they are.
 
     The newest message of the stream is looked at: if it is JSON, its fields become columns. On a terminal
@@ -54,7 +53,7 @@ def new(output: Output, file: Path, stream: str, servers: str, sink: str | None,
         raise Failure(f"there is no {sink!r}; accepted: {', '.join(drafts.SINKS)}", status=USAGE)
     fields, unseen = fields_in(servers, stream)
     name = _NAME.sub("-", file.stem)[:64]
-    written = _write(file, tests, Draft(name, stream, servers, sink, path, fields))
+    written = _write(file, tests, Draft(name, stream, servers, sink, fields))
     document = {
         "file": str(file),
         "fields": fields,

@@ -18,7 +18,6 @@ from ..commands import CommandEntry
 from ..shared.connection_options import connection_options, given_above, where
 from ..shared.errors import Failure
 from ..shared.output import Output, json_text
-from ..shared.units import DURATION
 from ..shared.verbs import Declare, LazyGroup, Session, command_of, connected, own_values, run_loop
 from .pages import MONITOR
 
@@ -39,6 +38,9 @@ check = LazyGroup(
 _Format = Literal["nagios", "prometheus", "json", "text"]
 
 _WORDS: Final = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+_FULL: Final = (75.0, 90.0)
+"""Per cent of disk or memory from which on a check warns, and is critical."""
+
 _BAD_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -137,14 +139,6 @@ def _perf(each: Metric) -> str:
     return f"{each.name}={each.value:g}{each.unit}{';' + tail if tail else ''}"
 
 
-def _limits_of(name: str, text: str) -> tuple[Declare, Declare]:
-    """``--NAME-warn`` and ``--NAME-critical``."""
-    return (
-        click.option(f"--{name}-warn", type=DURATION, default=None, help=f"{text}: warning"),
-        click.option(f"--{name}-critical", type=DURATION, default=None, help=f"{text}: critical"),
-    )
-
-
 def _checking(
     *declare: Declare, name: str
 ) -> Callable[[Callable[..., Awaitable[None]]], click.Command]:
@@ -178,45 +172,22 @@ def _checking(
     return make
 
 
-@_checking(
-    *_limits_of("connect", "seconds to connect"),
-    *_limits_of("rtt", "seconds there and back"),
-    name="connection",
-)
-async def connection(
-    session: Session,
-    verdict: Verdict,
-    connect_warn: float | None,
-    connect_critical: float | None,
-    rtt_warn: float | None,
-    rtt_critical: float | None,
-) -> None:
-    """Check that the server answers, and how fast."""
+@_checking(name="connection")
+async def connection(session: Session, verdict: Verdict) -> None:
+    """Check that the server answers, and tell how fast."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with connected(session.where, session.output):
-        verdict.judge("connect_time", loop.time() - began, connect_warn, connect_critical, unit="s")
+        verdict.judge("connect_time", loop.time() - began, unit="s")
     began = loop.time()
     await session.connection.flush()
-    verdict.judge("rtt", loop.time() - began, rtt_warn, rtt_critical, unit="s")
+    verdict.judge("rtt", loop.time() - began, unit="s")
     verdict.fine.append(f"connected to {session.connection.server}")
 
 
-@_checking(
-    click.option("--store-warn", type=float, default=75.0, help="per cent of the disk (75)"),
-    click.option("--store-critical", type=float, default=90.0, help="per cent of the disk (90)"),
-    click.option("--mem-warn", type=float, default=75.0, help="per cent of the memory (75)"),
-    click.option("--mem-critical", type=float, default=90.0, help="per cent of the memory (90)"),
-    click.option("--streams-warn", type=float, default=None, help="per cent of the streams"),
-    click.option("--streams-critical", type=float, default=None, help="per cent of the streams"),
-    click.option("--consumers-warn", type=float, default=None, help="per cent of the consumers"),
-    click.option(
-        "--consumers-critical", type=float, default=None, help="per cent of the consumers"
-    ),
-    name="jetstream",
-)
-async def jetstream(session: Session, verdict: Verdict, **limits: float | None) -> None:
-    """Check how full the account is."""
+@_checking(name="jetstream")
+async def jetstream(session: Session, verdict: Verdict) -> None:
+    """Check how full the account is: a warning from 75 per cent of disk or memory on, critical from 90 on."""
     found = await session.js.account_info()
     for short, used, most in (
         ("store", found.storage, found.limits.max_storage),
@@ -227,7 +198,7 @@ async def jetstream(session: Session, verdict: Verdict, **limits: float | None) 
         verdict.judge(short, used)
         if most > 0:
             percent = round(100 * used / most, 2)
-            warn, critical = limits[f"{short}_warn"], limits[f"{short}_critical"]
+            warn, critical = _FULL if short in ("store", "mem") else (None, None)
             verdict.judge(f"{short}_pct", percent, warn, critical, unit="%")
     verdict.fine.append(
         f"{counted(found.streams, 'stream')}, {counted(found.consumers, 'consumer')}"

@@ -66,11 +66,6 @@ def _account(event: Event) -> str:
     return str((event.get("client") or {}).get("acc", ""))
 
 
-def _api(event: Event) -> str:
-    failed = '"error"' in str(event.get("response", ""))
-    return f"{_client(event)} called {event.get('subject')}{', which failed' if failed else ''}"
-
-
 _SENTENCES: Final[dict[str, Callable[[Event], str]]] = {
     "jetstream.advisory.v1.stream_action": lambda e: f"stream {e.get('stream')} {_done(e)}",
     "jetstream.advisory.v1.consumer_action": lambda e: f"{_consumer(e)} {_done(e)}",
@@ -109,7 +104,6 @@ _SENTENCES: Final[dict[str, Callable[[Event], str]]] = {
     ),
     "jetstream.advisory.v1.restore_create": lambda e: f"restoring stream {e.get('stream')} begins",
     "jetstream.advisory.v1.restore_complete": lambda e: f"stream {e.get('stream')} is restored",
-    "jetstream.advisory.v1.api_audit": _api,
     "jetstream.metric.v1.consumer_ack": lambda e: (
         f"{_consumer(e)}: {_message(e)} acknowledged after {duration_text(e.get('ack_time', 0) / 1e9)}"
     ),
@@ -133,14 +127,6 @@ def sentence(event: Event) -> str:
 
 
 @online(
-    click.option("--js-metric/--no-js-metric", default=True, help="sampled acknowledgements (yes)"),
-    click.option(
-        "--js-advisory/--no-js-advisory", default=True, help="streams and consumers (yes)"
-    ),
-    click.option("--api/--no-api", default=False, help="every call of the JetStream API"),
-    click.option(
-        "--srv-advisory/--no-srv-advisory", default=True, help="connections, where allowed (yes)"
-    ),
     click.option("--stream", metavar="NAME", default="", help="only those of this stream"),
     click.option(
         "--subjects", metavar="SUBJECT", multiple=True, help="listen on this, too; repeatable"
@@ -150,23 +136,12 @@ def sentence(event: Event) -> str:
     ),
 )
 async def events(
-    session: Session,
-    js_metric: bool,
-    js_advisory: bool,
-    api: bool,
-    srv_advisory: bool,
-    stream: str,
-    subjects: tuple[str, ...],
-    count: int | None,
+    session: Session, stream: str, subjects: tuple[str, ...], count: int | None
 ) -> None:
     """Show what the server tells of itself, until Ctrl-C: what is created and deleted, refused messages,
     messages tried too often, pins, and, for users of the system account, who connects."""
-    wanted = [*subjects]
-    if js_metric:
-        wanted.append("$JS.EVENT.METRIC.>")
-    if js_advisory:
-        wanted.append("$JS.EVENT.ADVISORY.>")
-    if srv_advisory and await _is_system(session):
+    wanted = [*subjects, "$JS.EVENT.METRIC.>", "$JS.EVENT.ADVISORY.>"]
+    if await _is_system(session):
         wanted += ["$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT"]
     arrivals = Arrivals()
     for subject in wanted:
@@ -177,8 +152,8 @@ async def events(
     while count is None or shown < count:
         message = await anext(arrivals)
         document = _read(message)
-        audit = document.get("type", "").endswith("api_audit")
-        if (audit and not api) or (stream and document.get("stream") != stream):
+        audit = document.get("type", "").endswith("api_audit")  # every call: `sub` shows them
+        if audit or (stream and document.get("stream") != stream):
             continue
         when = str(document.get("timestamp") or datetime.now(UTC).isoformat())[:19].replace(
             "T", " "

@@ -24,18 +24,15 @@ _REPORT_SORTS = {
     click.option(
         "--sort", type=click.Choice(list(_REPORT_SORTS)), default="out-bytes", help="(out-bytes)"
     ),
-    click.option(
-        "--top", type=click.IntRange(1), default=1000, metavar="N", help="the first N (1000)"
-    ),
     MONITOR,
 )
-async def connections(session: Session, sort: str, top: int, monitor: str) -> None:
+async def connections(session: Session, sort: str, monitor: str) -> None:
     """Who is connected, what they send and receive, and what waits for them."""
     found: list[dict[str, Any]] = []
     for each in await pages(session, "connz", monitor, subs=False, auth=True, limit=10_000):
         found += each.get("connections") or []
     found.sort(key=lambda each: each.get(_REPORT_SORTS[sort], 0), reverse=sort != "cid")
-    session.output.show(found[:top], connection_table(found[:top]))
+    session.output.show(found, connection_table(found))
 
 
 def connection_table(found: list[dict[str, Any]]) -> Table:

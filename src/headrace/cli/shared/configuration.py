@@ -1,21 +1,16 @@
-"""Configurations of streams and consumers: out of a file or an editor, changed, compared."""
+"""Configurations of streams and consumers: out of a file, changed, compared."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import click
 import msgspec
 
 from ...api.base import D, Document, DocumentError, from_wire, read_json, to_wire
 from .errors import Failure
 from .output import Table
-from .verbs import Declare
 
 
 def key_values(given: tuple[str, ...]) -> dict[str, str]:
@@ -79,47 +74,3 @@ def shown(value: Any, wire: Any = None) -> str:
     if isinstance(value, Document | tuple | dict):
         return str(value if wire is None else wire)
     return "yes" if value is True else "no" if value is False else str(value)
-
-
-INTERACTIVE: Final[Declare] = click.option(
-    "-i", "--interactive", is_flag=True, help="change it as JSON, in $VISUAL or $EDITOR"
-)
-
-
-async def edited(config: D, kind: type[D]) -> D:
-    """The configuration as it is saved in an editor; as it was if nothing is saved.
-
-    What is saved and cannot be read is kept in a file, which ``--config`` takes. Raises Failure.
-    """
-    import asyncio  # the help of a command does not need it
-
-    text = json.dumps(to_wire(config), indent=2, ensure_ascii=False) + "\n"
-    # Ctrl-C is for the editor. A handler, unlike an ignored signal, is not what the editor begins with.
-    before = signal.signal(signal.SIGINT, lambda *_: None)
-    try:
-        # In a thread, as the connection has to answer its server while somebody thinks.
-        saved = await asyncio.to_thread(click.edit, text, extension=".json")
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if saved is None:
-        return config
-    try:
-        document = read_json(saved.encode())
-        if not isinstance(document, dict):
-            raise DocumentError("it is not a JSON object")
-        return from_wire(document, kind, strict=True)
-    except DocumentError as error:
-        path = _kept(saved)
-        raise Failure(
-            f"what was saved cannot be read: {error}",
-            f"--config {path}    takes it, when it is mended",
-        ) from None
-
-
-def _kept(text: str) -> str:
-    import tempfile
-
-    descriptor, path = tempfile.mkstemp(prefix="headrace-", suffix=".json")
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    return path

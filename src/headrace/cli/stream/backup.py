@@ -64,12 +64,7 @@ def _backups_in(place: Path) -> list[Backup]:
     click.option(
         "--resume", is_flag=True, help="with --all: leave whole backups in DIR as they are"
     ),
-    click.option(
-        "--consumers/--no-consumers", default=True, help="consumers and where they are (yes)"
-    ),
-    click.option("--check", is_flag=True, help="have the server check every message first"),
     click.option("--older", is_flag=True, help="in the form of nats-server before 2.15; slow"),
-    click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
     destroys=True,
 )
 async def backup(
@@ -78,10 +73,7 @@ async def backup(
     directory: str | None,
     everything: bool,
     resume: bool,
-    consumers: bool,
-    check: bool,
     older: bool,
-    bar: bool,
 ) -> int | None:
     """Back up a stream into a directory, or all streams with --all.
 
@@ -101,11 +93,10 @@ async def backup(
             "headrace stream backup --all DIR",
             status=2,
         )
-    options = {"consumers": consumers, "check": check, "older": older, "bar": bar}
     if not everything:
         target = Path(directory or "")
         if _may_write(session, f"stream {stream} into {target}", _there([target])):
-            made = await _back_up(session, stream, target, **options)
+            made = await _back_up(session, stream, target, older=older)
             session.output.show(_document(made), _sentence(made))
         return None
     place, done, failed = Path(stream), [], {}
@@ -118,7 +109,7 @@ async def backup(
         return None
     for name in names:
         try:
-            made = await _back_up(session, name, place / name, **options)
+            made = await _back_up(session, name, place / name, older=older)
         except HeadraceError as error:  # the others are backed up nevertheless
             failed[name] = str(error)
             continue
@@ -151,22 +142,11 @@ def _may_write(session: Session, what: str, there: dict[Path, Backup]) -> bool:
     return may_go_on(session.output, f"back up {what} and replace {backups}: {told}{more}")
 
 
-async def _back_up(
-    session: Session,
-    name: str,
-    directory: Path,
-    *,
-    consumers: bool,
-    check: bool,
-    older: bool,
-    bar: bool,
-) -> Backup:
+async def _back_up(session: Session, name: str, directory: Path, *, older: bool) -> Backup:
     found = await session.js.stream(name)
     state = (await found.info()).state
-    with progress(session.output, name, state.bytes, of_bytes=True, wanted=bar) as advance:
-        made = await found.backup(
-            directory, consumers=consumers, check=check, progress=telling(advance)
-        )
+    with progress(session.output, name, state.bytes, of_bytes=True) as advance:
+        made = await found.backup(directory, progress=telling(advance))
     if older:
         await asyncio.to_thread(as_older, directory)
         made = await asyncio.to_thread(read_backup, directory)
@@ -205,7 +185,6 @@ def _sentence(made: Backup) -> str:
         "--all", "everything", is_flag=True, help="every backup in the directories of DIR"
     ),
     click.option("--resume", is_flag=True, help="with --all: leave streams that exist as they are"),
-    click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
 )
 async def restore(
     session: Session,
@@ -215,7 +194,6 @@ async def restore(
     replicas: int | None,
     everything: bool,
     resume: bool,
-    bar: bool,
 ) -> int | None:
     """Make a stream of a backup, ours or the nats tool's: all of it or nothing.
 
@@ -238,7 +216,7 @@ async def restore(
                 f"headrace stream restore --all {place}    restores them all",
                 f"headrace stream restore {place}/STREAM    restores one",
             ) from error
-        info = await _restore(session, found, _changed(found, name, file, replicas), bar)
+        info = await _restore(session, found, _changed(found, name, file, replicas))
         session.output.show(_restored(info), _restored_sentence(info))
         return None
     if name or file:
@@ -253,7 +231,7 @@ async def restore(
         if found.config.name in there:
             continue
         try:
-            info = await _restore(session, found, _changed(found, "", None, replicas), bar)
+            info = await _restore(session, found, _changed(found, "", None, replicas))
         except HeadraceError as error:  # the others are restored nevertheless
             failed[found.config.name] = str(error)
             continue
@@ -293,11 +271,9 @@ def _changed(
     return replaced(config, changes)
 
 
-async def _restore(
-    session: Session, found: Backup, config: StreamConfig | None, bar: bool
-) -> StreamInfo:
+async def _restore(session: Session, found: Backup, config: StreamConfig | None) -> StreamInfo:
     label = found.config.name if config is None else config.name
-    with progress(session.output, label, found.nbytes, of_bytes=True, wanted=bar) as advance:
+    with progress(session.output, label, found.nbytes, of_bytes=True) as advance:
         stream = await session.js.restore_stream(
             found.directory, config=config, progress=telling(advance)
         )

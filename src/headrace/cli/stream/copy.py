@@ -168,12 +168,11 @@ async def transfer(
     target: JetStream,
     changes: dict[str, object],
     *,
-    consumers: bool,
     progress: Callable[[TransferProgress], object] | None = None,
 ) -> Stream:
     """Make the copy's stream: a backup of the origin, restored at once."""
     with tempfile.TemporaryDirectory(prefix="headrace-copy-") as directory:
-        backup = await origin.backup(directory, consumers=consumers, progress=progress)
+        backup = await origin.backup(directory, progress=progress)
         config: StreamConfig = msgspec.structs.replace(backup.config, **changes)
         return await target.restore_stream(directory, config=config)
 
@@ -434,7 +433,6 @@ _LOOK_S: Final = 1.0
     click.option("--to-context", metavar="NAME", default="", help="a context for that server"),
     click.option("--to-creds", metavar="FILE", default="", help="credentials for that server"),
     click.option("--follow", is_flag=True, help="go on with what comes, until interrupted"),
-    click.option("--consumers/--no-consumers", default=True, help="consumers, too (yes)"),
     click.option("--replicas", type=click.IntRange(1, 5), default=None, help="copies of the copy"),
     click.option(
         "--subjects", metavar="SUBJECT", multiple=True, help="other subjects for the copy"
@@ -455,7 +453,6 @@ async def copy(
     to_context: str,
     to_creds: str,
     follow: bool,
-    consumers: bool,
     replicas: int | None,
     subjects: tuple[str, ...],
     after: int | None,
@@ -484,7 +481,7 @@ async def copy(
             "headrace stream backup --all DIR",
             "headrace stream restore --all DIR --server nats://…    it goes on where it was",
         )
-    how = _How(to, replicas, subjects, consumers)
+    how = _How(to, replicas, subjects)
     if not (to_server or to_context or to_creds):
         await _copy_here(session, origin, how, goes_on=follow or after is not None)
         return
@@ -527,7 +524,6 @@ class _How:
     to: str
     replicas: int | None
     subjects: tuple[str, ...]
-    consumers: bool
 
 
 async def _copy_here(session: Session, origin: Stream, how: _How, *, goes_on: bool) -> None:
@@ -564,9 +560,7 @@ async def _begin(session: Session, origin: Stream, target: JetStream, how: _How)
     changes = changes_for(info, how.to, how.replicas, how.subjects)
     total = info.state.bytes
     with progress(session.output, origin.name, total, of_bytes=True) as advance:
-        return await transfer(
-            origin, target, changes, consumers=how.consumers, progress=telling(advance)
-        )
+        return await transfer(origin, target, changes, progress=telling(advance))
 
 
 async def _go_on(

@@ -20,15 +20,7 @@ from ...api.streams import (
 from ...client.jetstream.streams import loss_of
 from ...errors import StreamExistsError
 from ..shared.asking import may_go_on
-from ..shared.configuration import (
-    INTERACTIVE,
-    config_file,
-    differences,
-    edited,
-    key_values,
-    replaced,
-    shown,
-)
+from ..shared.configuration import config_file, differences, key_values, replaced, shown
 from ..shared.errors import Failure
 from ..shared.names import STREAM
 from ..shared.units import DURATION, SIZE, bytes_text, counted
@@ -42,10 +34,9 @@ _RETENTION: Final = {
 }  # fmt: skip
 
 
-def _switch(name: str, text: str, nats: str = "") -> Declare:
-    """``--NAME`` and ``--no-NAME``; ``nats`` is what the ``nats`` tool calls it."""
-    spelt = [f"--{each}/--no-{each}" for each in (name, nats) if each]
-    return click.option(name.replace("-", "_"), *spelt, default=None, help=text)
+def _switch(name: str, text: str) -> Declare:
+    """``--NAME`` and ``--no-NAME``."""
+    return click.option(f"--{name}/--no-{name}", default=None, help=text)
 
 
 SETTINGS: Final[tuple[Declare, ...]] = (
@@ -68,9 +59,6 @@ SETTINGS: Final[tuple[Declare, ...]] = (
     click.option("--source", multiple=True, metavar="STREAM", help="collect from these; repeatable"),
     click.option("--transform", metavar="FROM:TO", default=None, help="store under another subject"),
     click.option("--republish", metavar="FROM:TO", default=None, help="publish again what is stored"),
-    # The nats tool's spellings of these two.
-    *(click.option(f"--{name}-{end}", metavar="SUBJECT", default=None, hidden=True)
-        for name in ("transform", "republish") for end in ("source", "destination")),
     click.option("--republish-headers", is_flag=True, help="without the payloads"),
     click.option("--subject-del-markers-ttl", type=DURATION, default=None,
         help="mark subjects whose last message grew old, for so long"),
@@ -80,15 +68,14 @@ SETTINGS: Final[tuple[Declare, ...]] = (
         help="the most unacknowledged messages of a consumer"),
     click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="repeatable"),
     click.option("--cluster", metavar="NAME", default=None, help="where to place it"),
-    click.option("--tag", "--tags", "tag", multiple=True, metavar="TAG",
-        help="place it at servers with these tags"),
+    click.option("--tag", multiple=True, metavar="TAG", help="place it at servers with these tags"),
     _switch("allow-direct", "direct get: many messages read at once, by any replica (no)"),
     _switch("allow-rollup", "messages that replace all before them"),
     _switch("allow-msg-ttl", "messages with a TTL"),
     _switch("allow-counter", "counters"),
     _switch("allow-schedules", "scheduled messages"),
-    _switch("allow-atomic", "atomic batches", "allow-batch"),
-    _switch("allow-batched", "fast batches", "allow-fast"),
+    _switch("allow-atomic", "atomic batches"),
+    _switch("allow-batched", "fast batches"),
     click.option("--ack/--no-ack", default=None, help="confirm what is published (yes)"),
     _switch("deny-delete", "messages cannot be deleted"),
     _switch("deny-purge", "cannot be purged"),
@@ -151,12 +138,8 @@ def changes_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pair(name: str, given: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Of ``--name FROM:TO``, or of ``--name-source FROM --name-destination TO``."""
-    text, src, dest = (given[key] for key in (name, f"{name}_source", f"{name}_destination"))
-    if src is not None or dest is not None:
-        if src is None or dest is None or text is not None:
-            raise Failure(f"give --{name} FROM:TO, or --{name}-source and --{name}-destination")
-        return src, dest
+    """Of ``--name FROM:TO``."""
+    text = given[name]
     if text is None:
         return None
     src, colon, dest = text.partition(":")
@@ -170,12 +153,9 @@ def _pair(name: str, given: Mapping[str, Any]) -> tuple[str, str] | None:
 @online(
     click.argument("stream", required=False),
     *SETTINGS,
-    click.option("--validate", is_flag=True, help="show the configuration, and create nothing"),
     click.option("--defaults", is_flag=True, hidden=True, expose_value=False),  # it never asks here
 )
-async def create(
-    session: Session, stream: str | None, file: Path | None, validate: bool, **given: Any
-) -> None:
+async def create(session: Session, stream: str | None, file: Path | None, **given: Any) -> None:
     """Create a stream that stores what is published to its subjects.
 
     \b
@@ -193,9 +173,6 @@ async def create(
     config = replaced(config, changes)
     if not config.name:
         raise Failure("give the stream a name: headrace stream create NAME --subjects 'name.>'")
-    if validate:
-        session.output.show(to_wire(config), "the configuration can be read")
-        return
     try:
         found = (await session.js.create_stream(config)).cached_info
     except StreamExistsError as error:
@@ -223,16 +200,13 @@ def _other_settings(error: StreamExistsError, name: str, asked: Container[str]) 
     )
 
 
-@online(STREAM, INTERACTIVE, *SETTINGS, destroys=True)
-async def edit(
-    session: Session, stream: str, interactive: bool, file: Path | None, **given: Any
-) -> None:
+@online(STREAM, *SETTINGS, destroys=True)
+async def edit(session: Session, stream: str, file: Path | None, **given: Any) -> None:
     """Change settings of a stream; what is not named stays.
 
     \b
     headrace stream edit ORDERS --max-age 30d --dry-run
     headrace stream edit ORDERS --subjects 'orders.>,returns.>' --force
-    headrace stream edit ORDERS -i
 
     Lower limits remove messages at once, if the stream discards old ones: it says how many, and asks.
     """
@@ -240,13 +214,10 @@ async def edit(
     present = await found.info()
     before = present.config
     config = config_file(file, StreamConfig) if file else before
-    after = replaced(config, changes_of(given))
-    if interactive:
-        after = await edited(after, StreamConfig)
-    after = replaced(after, {"name": stream})
+    after = replaced(config, {**changes_of(given), "name": stream})
     changed = differences(before, after)
     if not changed.rows:
-        raise Failure("nothing to change; give settings such as --max-age 7d, -i or --config FILE")
+        raise Failure("nothing to change; give settings such as --max-age 7d, or --config FILE")
     if session.output.is_text:
         session.output.show(None, changed)
     loss = await loss_of(found, present, after)

@@ -53,23 +53,14 @@ async def ls(session: Session, subject: str, names: bool, everything: bool) -> N
     session.output.show([to_wire(each) for each in found], table)
 
 
-_ORDERS = {
-    "name": lambda each: each.config.name,
-    "messages": lambda each: -each.state.messages,
-    "bytes": lambda each: -each.state.bytes,
-    "consumers": lambda each: -each.state.consumer_count,
-}
-
-
 @online(
-    click.option("--by", type=click.Choice(list(_ORDERS)), default="bytes", help="sort by (bytes)"),
     click.option("--subject", metavar="PATTERN", default="", help="only those with this subject"),
 )
-async def report(session: Session, by: str, subject: str) -> None:
+async def report(session: Session, subject: str) -> None:
     """Say who holds what: messages, bytes, consumers, what was deleted, how far copies are behind."""
     now = datetime.now(UTC)
     found = [each async for each in session.js.streams(subject=subject)]
-    found.sort(key=_ORDERS[by])
+    found.sort(key=lambda each: -each.state.bytes)
     numbers = frozenset(("CONSUMERS", "MESSAGES", "BYTES", "DELETED", "REPLICAS"))
     table = Table(
         ("STREAM", "STORAGE", "RETENTION", "CONSUMERS", "MESSAGES", "BYTES", "DELETED", "REPLICAS",

@@ -149,7 +149,7 @@ async def move(
         "subjects": _texts(info, SUBJECTS),
         "metadata": {**metadata, FROM: info.config.name},
     }
-    made = await transfer(stream, js, changes, consumers=True, progress=progress)
+    made = await transfer(stream, js, changes, progress=progress)
     return await made.info()
 
 
