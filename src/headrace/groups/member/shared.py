@@ -83,7 +83,7 @@ class HandlerLimit:
         self._free += 1
 
     def leave(self, taker: object) -> None:
-        """Nothing of this one's is begun any more: it waits for no place, which others may have for long."""
+        """Let go of what ``taker`` waits for, as it begins nothing any more."""
         for each, future in self._waiting:
             if each is taker and not future.done():
                 future.set_result(False)
