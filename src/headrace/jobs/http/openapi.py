@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from ..._version import __version__
 from . import shapes
 from .request.endpoint import EVERYWHERE, Endpoint
+from .router import Route
 
 __all__ = ["openapi_document", "page_routes"]
 
@@ -159,4 +159,4 @@ def _route(path: str, content: bytes, kind: str) -> Route:
         del request
         return Response(content, headers=dict(_HEADERS), media_type=kind)
 
-    return Route(path, respond, methods=["GET"])
+    return Route("GET", path, respond)
