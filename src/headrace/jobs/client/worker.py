@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypedDict
 
 from ...errors import ConfigurationError
-from ...handling.threads import OwnThreads
+from ...handling.threads import Threads
 from .. import limits
 from ..errors import JobsError
 from . import tracing
@@ -106,7 +106,7 @@ class Worker:
         self._is_async = is_async(handler)
         self._around = tuple(around)
         # For plain functions. The loop's own threads are few, and other code needs them.
-        self._threads = OwnThreads(concurrency, "job", waits=False)
+        self._threads = Threads(concurrency, "job", waits=False)
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._wait_s = wait_s
