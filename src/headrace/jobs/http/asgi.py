@@ -27,6 +27,7 @@ from ...visitors import Names, is_foreign
 from ..errors import JobsError
 from ..runtime.runtime import Runtime
 from . import shapes
+from .request.endpoint import is_legacy
 
 __all__ = [
     "Gateway",
@@ -202,7 +203,7 @@ def problem_response(error: JobsError, scope: Scope) -> Response:
 
 def _wants_text(scope: Scope) -> bool:
     """Whether errors of this request are plain text."""
-    if scope["path"].startswith(("/v2/", "/health/")):
+    if not is_legacy(scope["path"]):
         return False
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
     return b"application/json" not in accepted.lower()

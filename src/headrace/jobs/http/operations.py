@@ -21,7 +21,7 @@ from ..states import State
 from ..store import Row, Tx
 from . import shapes
 from .jobs.pull import dead_counts_of
-from .request.endpoint import Endpoint, Parameter, reply
+from .request.endpoint import CURSORS, Endpoint, Parameter, reply
 from .request.incoming import header, is_admin, list_links, paging, require_admin
 
 __all__ = ["ENDPOINTS"]
@@ -163,8 +163,7 @@ def _get(
         parameters=tuple(parameters),
         tag="operations",
         admin=admin,
-        legacy=not path.startswith(("/v2/", "/health/")),
-        errors=(400, 401, 403) if admin else (),
+        errors=(400,) if admin else (),
     )
 
 
@@ -195,7 +194,7 @@ ENDPOINTS: Final = (
         events,
         "What people should know of, newest first",
         {200: shapes.Events},
-        parameters=(Parameter("next", "cursor"), Parameter("previous", "cursor")),
+        parameters=CURSORS,
     ),
     Endpoint(
         method="GET",
@@ -205,7 +204,6 @@ ENDPOINTS: Final = (
         "without either totals",
         answers={200: str},
         tag="operations",
-        errors=(401, 403),
         scopes=("operate",),
     ),
 )

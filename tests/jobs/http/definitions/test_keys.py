@@ -229,7 +229,7 @@ def test_every_route_but_those_that_tell_nothing_has_its_scopes() -> None:
         assert bool(endpoint.needed) != open_to_all, endpoint.path
         assert set(endpoint.needed) <= set(SCOPES)
         if endpoint.needed:
-            assert {401, 403} <= set(endpoint.errors), f"{endpoint.method} {endpoint.path}"
+            assert {401, 403} <= endpoint.problems, f"{endpoint.method} {endpoint.path}"
         if endpoint.needed == ("admin",) and endpoint.method != "GET":
             assert endpoint.audited, f"{endpoint.method} {endpoint.path}"
 

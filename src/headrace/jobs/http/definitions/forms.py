@@ -21,7 +21,7 @@ from ...signature import new_secret
 from ...store import Tx
 from .. import shapes
 from ..request.access import recorded
-from ..request.endpoint import Endpoint, Parameter, reply
+from ..request.endpoint import CURSORS, Endpoint, Parameter, reply
 from ..request.incoming import (
     flag,
     list_links,
@@ -34,10 +34,6 @@ from ..request.incoming import (
 
 __all__ = ["ENDPOINTS", "refuse_inside"]
 
-_CURSORS: Final = (
-    Parameter("next", "the cursor a page gave for the page after it"),
-    Parameter("previous", "the cursor a page gave for the page before it"),
-)
 _FORM: Final = (
     Parameter("token", "kept or made when absent"),
     Parameter("name", "the id when absent"),
@@ -296,8 +292,6 @@ async def _asked(
     return change, precondition(request)
 
 
-_PUT_ERRORS: Final = (400, 401, 403, 412, 413, 415)
-
 ENDPOINTS: Final = (
     *(
         Endpoint(
@@ -306,10 +300,10 @@ ENDPOINTS: Final = (
             handler=handler,
             summary=f"The {what}, newest first",
             answers={200: shapes.Listing},
-            parameters=_CURSORS,
+            parameters=CURSORS,
             tag="definitions",
             admin=True,
-            errors=(400, 401, 403, 404),
+            errors=(404,),
         )
         for path, handler, what in (
             ("/producers", list_producers, "producers"),
@@ -326,7 +320,6 @@ ENDPOINTS: Final = (
             answers={200: shape},
             tag="definitions",
             admin=True,
-            errors=(401, 403, 404),
         )
         for path, handler, what, shape in (
             ("/producer/{producerId}", get_producer, "producer", shapes.ProducerShape),
@@ -350,7 +343,7 @@ ENDPOINTS: Final = (
             tag="definitions",
             admin=True,
             audited=True,
-            errors=(*_PUT_ERRORS, 404),
+            errors=(412,),
         )
         for path, handler, what, shape, form in (
             ("/producer/{producerId}", put_producer, "producer", shapes.ProducerShape, _FORM),
@@ -373,7 +366,7 @@ ENDPOINTS: Final = (
         tag="definitions",
         admin=True,
         audited=True,
-        errors=(400, 401, 403, 404, 412),
+        errors=(400, 412),
     ),
     Endpoint(
         method="DELETE",
@@ -387,7 +380,7 @@ ENDPOINTS: Final = (
         tag="definitions",
         admin=True,
         audited=True,
-        errors=(400, 401, 403, 404, 409, 412),
+        errors=(409, 412),
     ),
     Endpoint(
         method="DELETE",
@@ -402,6 +395,6 @@ ENDPOINTS: Final = (
         tag="definitions",
         admin=True,
         audited=True,
-        errors=(400, 401, 403, 404, 409, 412),
+        errors=(409, 412),
     ),
 )

@@ -16,7 +16,7 @@ from ...service import page_reads
 from ...service.definitions import keys
 from ...store import Row
 from ..request.access import recorded
-from ..request.endpoint import Endpoint, Parameter, reply
+from ..request.endpoint import CURSORS, Endpoint, Parameter, reply
 from ..request.incoming import list_links, paging, read_json, require_admin, seconds_between
 
 __all__ = ["ENDPOINTS"]
@@ -165,8 +165,6 @@ async def list_audit(runtime: Runtime, request: Request) -> Response:
     return reply(AuditEntries(shown, list_links(request.url.path, found, **given)))
 
 
-_CURSORS: Final = (Parameter("next", "cursor"), Parameter("previous", "cursor"))
-
 ENDPOINTS: Final = (
     Endpoint(
         method="POST",
@@ -177,9 +175,8 @@ ENDPOINTS: Final = (
         answers={201: KeyMade},
         tag="access",
         admin=True,
-        legacy=False,
         audited=True,
-        errors=(400, 401, 403, 409, 413, 415),
+        errors=(409,),
     ),
     Endpoint(
         method="GET",
@@ -187,12 +184,10 @@ ENDPOINTS: Final = (
         handler=list_keys,
         summary="The API keys, newest first; none is shown itself",
         answers={200: Keys},
-        parameters=_CURSORS,
+        parameters=CURSORS,
         tag="access",
         admin=True,
-        legacy=False,
         scopes=("admin",),
-        errors=(400, 401, 403),
     ),
     Endpoint(
         method="DELETE",
@@ -202,9 +197,7 @@ ENDPOINTS: Final = (
         answers={204: None},
         tag="access",
         admin=True,
-        legacy=False,
         audited=True,
-        errors=(401, 403, 404),
     ),
     Endpoint(
         method="GET",
@@ -215,12 +208,10 @@ ENDPOINTS: Final = (
         parameters=(
             Parameter("key", "what the API key of this id did"),
             Parameter("channel", "what was done in this channel"),
-            *_CURSORS,
+            *CURSORS,
         ),
         tag="access",
         admin=True,
-        legacy=False,
         scopes=("admin",),
-        errors=(400, 401, 403),
     ),
 )

@@ -23,7 +23,7 @@ from ...states import TERMINAL, Hold, State
 from ...store import Row, Tx
 from .. import shapes
 from ..request.access import recorded
-from ..request.endpoint import CHANNEL_TOKENS, CONSUMER_TOKENS, Endpoint, Parameter, reply
+from ..request.endpoint import CHANNEL_TOKENS, CONSUMER_TOKENS, CURSORS, Endpoint, Parameter, reply
 from ..request.incoming import (
     consumer_tokens,
     is_admin,
@@ -296,8 +296,7 @@ _FILTERS: Final = (
     Parameter(
         "payload", "PATH=PATTERN, such as $.order.id=7: of messages with this value; repeatable"
     ),
-    Parameter("next", "cursor"),
-    Parameter("previous", "cursor"),
+    *CURSORS,
 )
 
 
@@ -427,8 +426,6 @@ ENDPOINTS: Final = (
         tokens=CHANNEL_TOKENS,
         admin=True,
         tag="jobs",
-        legacy=False,
-        errors=(400, 401, 403, 404),
     ),
     Endpoint(
         method="POST",
@@ -442,8 +439,7 @@ ENDPOINTS: Final = (
         scopes=("operate",),
         audited=True,
         tag="jobs",
-        legacy=False,
-        errors=(400, 401, 403, 404, 409, 413, 415),
+        errors=(409,),
     ),
     Endpoint(
         method="POST",
@@ -456,7 +452,5 @@ ENDPOINTS: Final = (
         admin=True,
         scopes=("operate",),
         audited=True,
-        legacy=False,
-        errors=(400, 401, 403, 404, 413, 415),
     ),
 )

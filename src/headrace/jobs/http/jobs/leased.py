@@ -247,8 +247,7 @@ ENDPOINTS: Final = (
         answers={200: shapes.LeasedJobs},
         tokens=CONSUMER_TOKENS,
         tag="leases",
-        legacy=False,
-        errors=(400, 401, 403, 404, 412, 413, 415),
+        errors=(412,),
     ),
     *(
         Endpoint(
@@ -260,8 +259,6 @@ ENDPOINTS: Final = (
             answers={200: shapes.ItemResults, 404: shapes.ItemResults, 409: shapes.ItemResults},
             tokens=CONSUMER_TOKENS,
             tag="leases",
-            legacy=False,
-            errors=(400, 401, 403, 404, 413, 415),
         )
         for name, handler, body, summary in (
             ("heartbeat", heartbeat, shapes.HeartbeatBody, "Move the deadlines of held jobs"),

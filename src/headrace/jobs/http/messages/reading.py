@@ -17,7 +17,7 @@ from ...service.publishing import publishing
 from ...store import Row, Tx
 from .. import shapes
 from ..request.access import recorded
-from ..request.endpoint import CHANNEL_TOKENS, Endpoint, Parameter, reply
+from ..request.endpoint import CHANNEL_TOKENS, CURSORS, Endpoint, Parameter, reply
 from ..request.incoming import list_links, number_between, paging, require_reader
 
 __all__ = ["ENDPOINTS", "stored_headers"]
@@ -202,10 +202,6 @@ async def cancel_scheduled(runtime: Runtime, request: Request) -> Response:
     return Response(status_code=204)
 
 
-_CURSORS: Final = (Parameter("next", "cursor"), Parameter("previous", "cursor"))
-_READ_ERRORS: Final = (400, 401, 403, 404)
-_IN_STREAM_ERRORS: Final = (*_READ_ERRORS, 409, 503)
-
 ENDPOINTS: Final = (
     *(
         Endpoint(
@@ -220,7 +216,7 @@ ENDPOINTS: Final = (
             scopes=("operate",),
             audited=method == "DELETE",
             tag="messages",
-            errors=_IN_STREAM_ERRORS if handler is get_message else _READ_ERRORS,
+            errors=(400,),
         )
         for method, path, handler, summary, answers, parameters in (
             (
@@ -229,7 +225,7 @@ ENDPOINTS: Final = (
                 list_messages,
                 "Dispatched messages, newest first",
                 {200: shapes.Listing},
-                (*_CURSORS, Parameter("status", "101 or 102")),
+                (*CURSORS, Parameter("status", "101 or 102")),
             ),
             (
                 "GET",
@@ -253,7 +249,7 @@ ENDPOINTS: Final = (
                 list_scheduled,
                 "Scheduled messages, newest first",
                 {200: shapes.ScheduledListing},
-                (*_CURSORS, Parameter("status", "101 or 102")),
+                (*CURSORS, Parameter("status", "101 or 102")),
             ),
             (
                 "GET",

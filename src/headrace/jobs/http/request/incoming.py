@@ -30,6 +30,7 @@ __all__ = [
     "number_between",
     "paging",
     "precondition",
+    "producer_tokens",
     "read_body",
     "read_form",
     "read_json",
@@ -199,6 +200,15 @@ def paging(runtime: Runtime, request: Request, scope: str) -> Paging:
 def consumer_tokens(request: Request) -> tuple[str, str]:
     """The channel's and the consumer's token of a request."""
     return header(request, "x-broker-channel-token"), header(request, "x-broker-consumer-token")
+
+
+def producer_tokens(request: Request) -> tuple[str, str, str]:
+    """The channel's token, the producer's id and the producer's token of a request."""
+    return (
+        header(request, "x-broker-channel-token"),
+        header(request, "x-broker-producer-id"),
+        header(request, "x-broker-producer-token"),
+    )
 
 
 def is_admin(runtime: Runtime, request: Request) -> bool:
