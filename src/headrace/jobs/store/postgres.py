@@ -11,7 +11,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -105,17 +105,15 @@ class _Notice(msgspec.Struct):
     consumers: list[int]
 
 
-class _PostgresTx:
+class _PostgresTx(Tx):
     """The queries on one connection."""
 
     def __init__(self, cursor: psycopg.Cursor[DictRow], now_us: int, vault: Vault) -> None:
+        super().__init__(vault)
         self._cursor = cursor
         self._any_plan = False
-        self.vault = vault
         self._now_us = now_us
         self._queries = _queries()
-        self._known: dict[Hashable, Any] = {}
-        self.rung: set[int] = set()
 
     def all(self, query: str, /, **values: Any) -> Sequence[Row]:
         return self._execute(query, values).fetchall()
@@ -131,15 +129,6 @@ class _PostgresTx:
 
     def now_us(self) -> int:
         return self._now_us
-
-    def once(self, key: Hashable, made: Callable[[], T], /) -> T:
-        if key not in self._known:
-            self._known[key] = made()
-        found: T = self._known[key]
-        return found
-
-    def ring(self, consumers: Sequence[int], /) -> None:
-        self.rung.update(consumers)
 
     def _execute(self, query: str, values: dict[str, Any]) -> psycopg.Cursor[DictRow]:
         text = self._planned(query)
