@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from ...runtime.runtime import Runtime
 
-__all__ = ["EVERYWHERE", "Endpoint", "Handler", "Parameter", "is_legacy", "reply"]
+__all__ = ["CURSORS", "Endpoint", "Handler", "Parameter", "is_legacy", "reply"]
 
 Handler = Callable[[Runtime, Request], Awaitable[Response]]
 
-EVERYWHERE: Final = (429, 503)
+_EVERYWHERE: Final = (429, 503)
 """The statuses of problems that every endpoint may answer with."""
 
 CHANNEL_TOKENS: Final = ("X-Broker-Channel-Token",)
@@ -80,7 +80,7 @@ class Endpoint:
     @property
     def problems(self) -> frozenset[int]:
         """The statuses of all problems that it may answer with."""
-        found = {*self.errors, *EVERYWHERE}
+        found = {*self.errors, *_EVERYWHERE}
         if self.admin or self.tokens or self.scopes:
             found |= {401, 403}
         if self.body is not None or self.form:
