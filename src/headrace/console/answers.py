@@ -79,7 +79,7 @@ def route(method: str, path: str, handler: Handler) -> Route:
 
 
 async def unexpected(request: Request, error: Exception) -> Response:
-    """What nobody foresaw: the details are for the log alone."""
+    """Answer an error that nobody foresaw: the details are for the log alone."""
     _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem(500, "internal_error", "something went wrong here; the console's log tells what")
 

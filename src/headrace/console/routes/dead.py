@@ -38,7 +38,7 @@ _Letter = tuple[StreamMessage, Letter]
 
 
 class _Part(NamedTuple):
-    """What one answer has looked at; ``next`` is where to go on, 0 at the end."""
+    """Letters that one answer has found; ``next`` is where to go on, 0 at the end."""
 
     letters: list[_Letter]
     looked: int = 0
@@ -136,7 +136,7 @@ async def resend(sources: Sources, request: Request) -> Any:
 async def _part(
     stream: Stream, subject: str, consumer: str, begin: int, most: int, until: int = SEQUENCE_MAX
 ) -> _Part:
-    """Up to ``most`` letters from ``begin`` up to ``until``."""
+    """Find up to ``most`` letters from ``begin`` up to ``until``."""
     info = await stream.info()
     until = min(until, info.state.last_seq)
     reader = Reader(stream, filter_of(subject), direct=info.config.allow_direct)

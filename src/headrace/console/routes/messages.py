@@ -139,8 +139,8 @@ class Reader:
     async def after(
         self, begin: int, count: int, start: datetime | None = None
     ) -> list[StreamMessage]:
-        """Up to ``count`` messages at or after ``begin``, or stored at or after ``start``; fewer where an
-        answer is large. None only if there are no more.
+        """Read up to ``count`` messages at or after ``begin``, or stored at or after ``start``; fewer where
+        an answer is large. None only if there are no more.
         """
         found: list[StreamMessage] = []
         for _ in range(MARKER_TRIES):

@@ -34,7 +34,7 @@ class DeadPage:
 
 
 def patience(wait_s: float, clock: Callable[[], float]) -> Patience:
-    """For a refusal that ends by itself: jobs run, or are on their way."""
+    """Make the patience with a refusal that ends by itself: jobs run, or are on their way."""
     return Patience(wait_s, clock, _AGAIN_S, _AGAIN_S)
 
 
@@ -67,7 +67,7 @@ def define(path: str, version: str | None, **fields: str | int | None) -> Call[d
 
 
 class ConsumerChange(TypedDict, total=False):
-    """What ``patch_consumer`` may change; what is left out stays."""
+    """Settings that ``patch_consumer`` may change; what is left out stays."""
 
     settings: Mapping[str, Any] | None
     """Its own settings, by name; those that are left out stay."""
@@ -79,20 +79,20 @@ class ConsumerChange(TypedDict, total=False):
     """True: take it up again, after it was disabled because it failed for too long."""
 
     max_retries: int | None
-    """How often a job is tried again before it is dead."""
+    """Number of times that a job is tried again before it is dead."""
 
     dry_run: bool
     """True: change nothing. The answer's ``dying`` says how many unfinished jobs would die of their next
     failure by a lower ``max_retries``."""
 
     name: str
-    """For people."""
+    """Name for people."""
 
     type: Literal["push", "pull"]
     """Whether jobs are sent to it, or it claims them."""
 
     callback_url: str | None
-    """Where jobs are sent to, if it is pushed to."""
+    """URL to which jobs are sent, if it is pushed to."""
 
 
 def change(channel: str, consumer: str, fields: Mapping[str, Any]) -> Call[dict[str, Any]]:
@@ -234,7 +234,7 @@ def _jobs_page(answer: ServiceAnswer) -> JobsPage:
 
 
 def _patterns(given: Mapping[str, str | Sequence[str]] | None) -> dict[str, Sequence[str]]:
-    """Of each path the patterns; one may stand by itself."""
+    """List the patterns of each path; one may stand by itself."""
     return {
         path: [patterns] if isinstance(patterns, str) else list(patterns)
         for path, patterns in (given or {}).items()
@@ -242,53 +242,53 @@ def _patterns(given: Mapping[str, str | Sequence[str]] | None) -> dict[str, Sequ
 
 
 class JobsToCancel(TypedDict, total=False):
-    """Which jobs ``cancel_jobs`` means; a filter at least."""
+    """Filters of ``cancel_jobs``; one at least."""
 
     job: str | None
-    """This one."""
+    """Job of this id alone."""
 
     consumer: str | None
-    """Those of this consumer."""
+    """Jobs of this consumer."""
 
     message: str | None
-    """Those of this message."""
+    """Jobs of this message."""
 
     states: Sequence[str]
     """QUEUED, INFLIGHT; both, if not given."""
 
     older_than_s: float
-    """Those made so many seconds ago, or before."""
+    """Jobs made so many seconds ago, or before."""
 
     payload: Mapping[str, str | Sequence[str]] | None
-    """Those of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
+    """Jobs of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
 
     dry_run: bool
     """True: change nothing."""
 
 
 class JobsToReplay(TypedDict, total=False):
-    """Which jobs ``replay_jobs`` means: of messages, or of a time."""
+    """Filters of ``replay_jobs``: by messages, or by a time."""
 
     consumer: str | None
-    """Those of this consumer; of each, if not given."""
+    """Jobs of this consumer; of each, if not given."""
 
     messages: Sequence[str]
-    """Those of these messages."""
+    """Jobs of these messages."""
 
     states: Sequence[str]
     """DELIVERED, DEAD; both, if not given."""
 
     since: str | None
-    """Those made since then, RFC 3339."""
+    """Jobs made since then, RFC 3339."""
 
     until: str | None
-    """Those made until then; until now, if not given."""
+    """Jobs made until then; until now, if not given."""
 
     payload: Mapping[str, str | Sequence[str]] | None
-    """Those of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
+    """Jobs of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
 
     rate_per_s: float
-    """So many in a second; all at once, if not given."""
+    """Rate of jobs in a second; all at once, if not given."""
 
     dry_run: bool
     """True: change nothing."""
@@ -314,13 +314,13 @@ def replay(channel: str, wanted: Mapping[str, Any]) -> Call[dict[str, Any]]:
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What a schedule may have beside its pattern and its payload."""
+    """Fields of a schedule beside its pattern and its payload."""
 
     time_zone: str
     """Whose clock the pattern means, such as ``Europe/Berlin``; UTC, if not given."""
 
     missed: Literal["once", "all", "skip"]
-    """What becomes of times at which no service ran: one message for all (if not given), each, none."""
+    """Treatment of times at which no service ran: one message for all (if not given), each, none."""
 
     paused: bool
     """True: publish nothing until it is put again without."""
@@ -335,7 +335,7 @@ class ScheduleOptions(TypedDict, total=False):
     """Jobs of one key are handed out one at a time, in order."""
 
     subject: str | None
-    """What the messages are about: the filters of consumers go by it."""
+    """Subject of the messages: the filters of consumers go by it."""
 
     metadata: Mapping[str, str]
     """Headers of the messages."""

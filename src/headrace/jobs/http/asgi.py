@@ -1,4 +1,4 @@
-"""Between the listener and the endpoints: what every request passes, whatever it asks for.
+"""Checks between the listener and the endpoints, which every request passes, whatever it asks for.
 
 An optional gateway signs requests with a shared secret (``X-Broker-Signature``), as the predecessor's
 clients do: ``t=<unix seconds>,v1=<hex>``, HMAC-SHA256 over ``<t>.<body>``. With ``v2`` the method, the

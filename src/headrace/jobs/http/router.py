@@ -103,7 +103,7 @@ class Router:
             raise defect
 
     def _find(self, scope: Scope) -> Handle | None:
-        """What handles a request; the names in its path are put into ``scope``."""
+        """Find what handles a request; the names in its path are put into ``scope``."""
         segments = scope["path"].split("/")
         for pattern in self._of_method.get((scope["method"], len(segments)), ()):
             if (names := pattern.names(segments)) is not None:

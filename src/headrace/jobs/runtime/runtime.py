@@ -253,7 +253,7 @@ class Runtime:
             self.count_results(consumer, "released", results)
 
     def _unwanted(self, asking: asyncio.Task[Claimed]) -> None:
-        """Whoever asked was cancelled meanwhile."""
+        """Give jobs back whose asker was cancelled meanwhile."""
         if asking.cancelled() or asking.exception() is not None or not asking.result()[1]:
             return
         returning = asyncio.create_task(self.give_back(*asking.result()), name="jobs-give-back")

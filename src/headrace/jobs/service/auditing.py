@@ -68,7 +68,7 @@ class PerMinute:
         return self._count <= self._most
 
     def left_s(self) -> float:
-        """How long the minute lasts; 0: it is over."""
+        """Seconds that the minute still lasts; 0: it is over."""
         return max(0, self._begun_ns + 60 * 10**9 - self._clock.monotonic_ns()) / 1e9
 
     @property
@@ -88,7 +88,7 @@ class Guesses:
         self._right: set[int] = set()
 
     def wait_s(self, address: str, asked: Hashable) -> float:
-        """How long it takes until what the address ``asked``, with its tokens, is looked at; 0: it is."""
+        """Seconds until what the address ``asked``, with its tokens, is looked at; 0: it is."""
         wrong = self._wrong.get(_network(address)) if self._wrong else None
         if wrong is None or not wrong.is_used_up or hash(asked) in self._right:
             return 0.0

@@ -1,4 +1,4 @@
-"""What is deleted: out of sight at once, then removed in slices, so that nobody waits for it.
+"""Deletions: out of sight at once, then removed in slices, so that nobody waits for it.
 
 The jobs of a consumer go with it, or to another consumer of the channel. Messages go with their channel. A
 producer leaves what it has published.
@@ -36,7 +36,7 @@ _MOVED: Final = (State.QUEUED, State.DEAD)
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """What a channel still has to do: its jobs by state, its scheduled messages, those that wait for jobs."""
+    """Work left of a channel: its jobs by state, its scheduled messages, those that wait for jobs."""
 
     jobs: Mapping[State, int]
     scheduled: int
@@ -52,7 +52,7 @@ class Hanging:
 
 
 def hanging_on(tx: Tx, channel_seq: int) -> Hanging:
-    """What hangs on a channel, by counters: it costs the same whatever the backlog."""
+    """Count what hangs on a channel, by counters: it costs the same whatever the backlog."""
     consumers = {row["seq"] for row in tx.all("list_consumers_of_channel", channel_seq=channel_seq)}
     kinds = {
         row["kind"]: int(row["n"]) for row in tx.all("message_counts", channel_seq=channel_seq)

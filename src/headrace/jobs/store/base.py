@@ -37,7 +37,7 @@ class Tx(ABC):
 
     @abstractmethod
     def all(self, query: str, /, **values: Any) -> Sequence[Row]:
-        """All rows of the result."""
+        """Return all rows of the result."""
 
     @abstractmethod
     def one(self, query: str, /, **values: Any) -> Row | None:
@@ -59,7 +59,7 @@ class Tx(ABC):
         """
 
     def once(self, key: Hashable, made: Callable[[], T], /) -> T:
-        """What ``made`` returned for ``key`` earlier in this transaction, or returns now."""
+        """Return what ``made`` returned for ``key`` earlier in this transaction, or returns now."""
         if key not in self._known:
             self._known[key] = made()
         found: T = self._known[key]
@@ -72,7 +72,7 @@ class Tx(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one operation of a group: a value, or the error that its client gets."""
+    """Result of one operation of a group: a value, or the error that its client gets."""
 
     value: Any = None
     error: BaseException | None = None
@@ -93,7 +93,7 @@ def resolve(future: asyncio.Future[Any], value: Any, error: BaseException | None
 
 
 def carried_out(work: Callable[[A], T], argument: A) -> T:
-    """What ``work`` returns for ``argument``; a StopIteration, which no future takes, is a RuntimeError."""
+    """Return ``work(argument)``; a StopIteration, which no future takes, is a RuntimeError."""
     try:
         return work(argument)
     except StopIteration as error:
@@ -136,7 +136,7 @@ class Database(Protocol):
         ...
 
     async def find_room(self) -> None:
-        """If a write has lately found no room on the disk, look whether there is some again.
+        """Look, if a write has lately found no room on the disk, whether there is some again.
 
         Raises :class:`~headrace.jobs.errors.DatabaseUnavailableError` while there is none. Where a small
         write finds what a large one would, this does nothing.
@@ -144,7 +144,7 @@ class Database(Protocol):
         ...
 
     def place(self) -> str:
-        """Where the database is, for people: no password. May ask the disk: call it on a thread."""
+        """Say where the database is, for people: no password. May ask the disk: call it on a thread."""
         ...
 
     async def start(self) -> None:

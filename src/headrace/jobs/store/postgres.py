@@ -64,7 +64,7 @@ _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg
 _CLOCK: Final = b"; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us"
 _COMMIT: Final = b"SELECT set_config('synchronous_commit', 'on', false)"
 _DURABLE: Final = _COMMIT + b" WHERE current_setting('synchronous_commit') = 'off'"
-"""What is answered is on the server's disk; whether a replica's, too, is left as it is set."""
+"""Puts what is answered on the server's disk; whether on a replica's, too, is left as it is set."""
 # Whatever the database has by default: what waited for a lock has to see what was stored meanwhile.
 _BEGIN: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _CLOCK
 _BEGIN_READING: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + _CLOCK
@@ -99,7 +99,7 @@ def _queries() -> Mapping[str, tuple[bytes, bool]]:
 
 
 class _Notice(msgspec.Struct):
-    """What one process tells the others: who it is, and which consumers have new jobs."""
+    """Notice of one process to the others: who it is, and which consumers have new jobs."""
 
     origin: str
     consumers: list[int]
@@ -144,7 +144,7 @@ class _PostgresTx(Tx):
 
 
 class PostgresDatabase:
-    """See :class:`~headrace.jobs.store.base.Database`."""
+    """Implements :class:`~headrace.jobs.store.base.Database` with PostgreSQL."""
 
     name = "postgresql"
 
@@ -411,7 +411,7 @@ def _why(error: psycopg.Error) -> str:
 
 
 def _rung(payload: str) -> tuple[str | None, list[int]]:
-    """From whom a notice is, and of which consumers. Anybody may send one: what cannot be read is of all."""
+    """Read from whom a notice is, and of whom. Anybody may send one: what cannot be read is of all."""
     try:
         found = msgspec.json.decode(payload, type=_Notice)
     except (msgspec.MsgspecError, RecursionError):

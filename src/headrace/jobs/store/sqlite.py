@@ -76,7 +76,7 @@ class _SqliteTx(Tx):
 
 
 class SqliteDatabase:
-    """See :class:`~headrace.jobs.store.base.Database`."""
+    """Implements :class:`~headrace.jobs.store.base.Database` with SQLite."""
 
     name = "sqlite"
 

@@ -179,7 +179,7 @@ def _shown(row: Row, consumer_id: str, base: str, blocker: Row | None) -> FoundJ
 
 
 def blocked_by(blocker: Row | None) -> shapes.Blocker | None:
-    """How the job is shown that has the ordering key which another one waits for."""
+    """Show the job that has the ordering key which another one waits for."""
     if blocker is None:
         return None
     waits = blocker["state"] == State.QUEUED
@@ -256,7 +256,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
 
 
 def _cancelled_detail(body: CancelBody) -> str:
-    """Which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
+    """Say which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
     wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
     return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
 
@@ -345,7 +345,7 @@ async def replay(runtime: Runtime, request: Request) -> Response:
 
 
 def _replayed_detail(body: ReplayBody) -> str:
-    """Which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
+    """Say which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
     wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
     return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
 

@@ -47,12 +47,12 @@ def _check_progress(told: shapes.ProgressBody) -> None:
 
 
 def _stored_progress(told: shapes.ProgressBody, now: int) -> str:
-    """As it is stored with the job."""
+    """Encode it as it is stored with the job."""
     return msgspec.json.encode(_Stored(told.done, told.note, now)).decode()
 
 
 def progress_of(row: Row) -> shapes.Progress | None:
-    """What a job's worker said last. That of an attempt before is not that of the one that runs."""
+    """Read what a job's worker said last; of the attempt that runs, not of one before."""
     if row["progress"] is None:
         return None
     told = msgspec.json.decode(row["progress"], type=_Stored)

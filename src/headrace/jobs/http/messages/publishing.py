@@ -341,7 +341,7 @@ def _payload(given: shapes.BatchMessage) -> bytes:
 
 
 def _check_headers(given: shapes.BatchMessage) -> None:
-    """What an endpoint is sent as headers must be such."""
+    """Refuse headers that an endpoint could not be sent."""
     for name, value in given.headers.items():
         ids.check_header(name, value, "headers")
         if is_reserved(name):

@@ -93,7 +93,7 @@ class Endpoint:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """Which scopes of an API key do, one of them; none: no key is asked for."""
+        """Scopes of an API key of which one is needed; none: no key is asked for."""
         if self.scopes:
             return self.scopes
         if self.tokens == PRODUCER_TOKENS:

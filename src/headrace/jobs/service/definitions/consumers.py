@@ -197,7 +197,7 @@ def _sealed(
 
 
 def count_dying(tx: Tx, present: Consumer, change: ConsumerChange) -> int:
-    """How many unfinished jobs would have been tried again, and die of their next failure by ``change``."""
+    """Count unfinished jobs that would have been tried again, and die of their next failure by ``change``."""
     if change.max_retries is None or change.max_retries >= present.max_retries:
         return 0
     row = tx.one(
@@ -270,7 +270,7 @@ def authorised_pull_consumer(
 
 
 def not_pulled() -> JobsError:
-    """What somebody is told who asks for the jobs of a push consumer."""
+    """Refuse somebody who asks for the jobs of a push consumer."""
     return JobsError(412, "not_a_pull_consumer", "only pull consumers ask for their jobs", "type")
 
 

@@ -1,4 +1,4 @@
-"""What producers and channels have in common: a name, a token, a version that a change names."""
+"""Definitions of producers and channels: each has a name, a token, a version that a change names."""
 
 from __future__ import annotations
 

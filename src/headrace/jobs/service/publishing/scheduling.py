@@ -39,7 +39,7 @@ _ROWS: Final = 50  # of one transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSchedule:
-    """What a schedule publishes, and when."""
+    """Definition of a schedule: what it publishes, and when."""
 
     cron: str
     time_zone: str
@@ -50,7 +50,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """How many schedules were due, and of each channel how many messages and jobs were made."""
+    """Count of schedules that were due, and of each channel the messages and jobs that were made."""
 
     due: int
     messages: Mapping[str, int]
@@ -167,7 +167,7 @@ def _publish(tx: Tx, row: Row, at: int, now: int) -> Published | None:
 
 
 def _stop(tx: Tx, row: Row, why: str, now: int) -> None:
-    """It cannot be carried out: the others can, and an event says so."""
+    """Give up one that cannot be carried out: the others can, and an event says so."""
     tx.run("stop_schedule", seq=row["seq"])
     tx.run(
         "insert_event",

@@ -38,7 +38,7 @@ class TakenError(JobsError):
 
 
 def owner(consumer_seq: int, nodes: Collection[str]) -> str:
-    """Choose which of ``nodes`` a consumer belongs to: of one that comes or goes, it moves only what it has to."""
+    """Choose which of ``nodes`` a consumer belongs to: one that comes or goes moves only what it has to."""
     return max(
         nodes,
         key=lambda node: hashlib.blake2b(f"{node} {consumer_seq}".encode(), digest_size=8).digest(),

@@ -17,7 +17,7 @@ from ..notices import tell_of_consumer
 __all__ = ["GONE", "Called", "PushNotes", "Written", "note_all"]
 
 GONE: Final = 410
-"""What an endpoint answers that wants no more calls."""
+"""Status of an endpoint that wants no more calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
