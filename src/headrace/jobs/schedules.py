@@ -87,6 +87,6 @@ def parse_times(cron: str, time_zone: str) -> Times:
 
 
 def check_missed(missed: str) -> None:
-    """400 for another word."""
+    """Refuse any other word (400)."""
     if missed not in get_args(Missed):
         raise bad_request("invalid_missed", f"accepted are {', '.join(get_args(Missed))}", "missed")

@@ -18,7 +18,7 @@ Patterns = Mapping[str, Sequence[str]]
 
 
 def check_paths(wanted: Patterns, field: str) -> None:
-    """400 for a path that is none, for a path without a pattern, and for too many of anything."""
+    """Refuse a path that is none, a path without a pattern, and too many of anything (400)."""
     if len(wanted) > limits.PAYLOAD_PATHS_MAX:
         most = limits.PAYLOAD_PATHS_MAX
         raise bad_request("invalid_path", f"at most {most} paths are accepted", field)

@@ -433,7 +433,7 @@ def heartbeat(
 
 
 def check_batch(count: int) -> None:
-    """400 for an empty batch and for one that is too large."""
+    """Refuse an empty batch, and one that is too large (400)."""
     if not 1 <= count <= limits.BATCH_MAX:
         raise bad_request("invalid_batch", f"1 to {limits.BATCH_MAX} jobs are accepted", "jobs")
 

@@ -34,7 +34,7 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 def _check_progress(told: shapes.ProgressBody) -> None:
-    """400 for a share that is none, for a note that is too long, and for progress that says nothing."""
+    """Refuse a share that is none, a note that is too long, and progress that says nothing (400)."""
     if told.done is not None and not 0 <= told.done <= 1:
         raise bad_request("invalid_number", "a share of the work is 0 to 1", "jobs.progress.done")
     if len(told.note) > limits.PROGRESS_NOTE_CHARS_MAX:

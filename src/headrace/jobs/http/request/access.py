@@ -97,7 +97,7 @@ def key_of(request: Request) -> Key | None:
 
 
 def require_scope(request: Request, scope: str, channel_id: str | None) -> None:
-    """403 for an API key that has not this scope for this channel, too."""
+    """Refuse a request whose API key has not this scope for this channel, too (403)."""
     key = key_of(request)
     if key is not None:
         key.check((scope,), channel_id)

@@ -129,7 +129,7 @@ async def read_json(
 
 
 def nested_too_deeply() -> JobsError:
-    """400 for JSON that is nested more deeply than can be read."""
+    """Refuse JSON that is nested more deeply than can be read (400)."""
     return bad_request("malformed_json", "the JSON is nested too deeply", "body")
 
 
@@ -229,7 +229,7 @@ def has_admin_token(runtime: Runtime, request: Request) -> bool:
 
 
 def require_admin(runtime: Runtime, request: Request) -> None:
-    """401 without an admin token where one is set, 403 with a wrong one."""
+    """Refuse, where an admin token is set, a request without it (401), or with a wrong one (403)."""
     if is_admin(runtime, request):
         return
     if not header(request, "authorization"):

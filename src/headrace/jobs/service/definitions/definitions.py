@@ -30,7 +30,7 @@ class Precondition:
     etag: str | None = None
 
     def check(self, updated_us: int) -> None:
-        """400 if it is missing, 412 if it is another version."""
+        """Refuse a change that names no version (400), or another one (412)."""
         if self.etag is not None:
             if self.etag.strip('"') == str(updated_us):
                 return
