@@ -22,7 +22,7 @@ from ..store import Row, Tx
 from . import shapes
 from .jobs.pull import dead_counts_of
 from .request.endpoint import CURSORS, Endpoint, Parameter, reply
-from .request.incoming import header, is_admin, list_links, paging, require_admin
+from .request.incoming import header, is_admin, list_links, page_of, require_admin
 
 __all__ = ["ENDPOINTS"]
 
@@ -119,9 +119,8 @@ def _state_count(tx: Tx, consumer_seq: int, state: State, count: int) -> shapes.
 
 async def events(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    asked = paging(runtime, request, "events")
     found = await runtime.database.read(
-        lambda tx: page_reads.page(tx, runtime.cursors, "events", "events", asked, limits.PAGE_SIZE)
+        lambda tx: page_of(tx, runtime, request, "events", "events")
     )
     shown = [
         shapes.EventShape(

@@ -16,7 +16,7 @@ from ...push.guard import Guard, RefusedAddressError
 from ...runtime.runtime import Runtime
 from ...service import removing
 from ...service.definitions import channels, consumers, definitions
-from ...service.page_reads import Page, page
+from ...service.page_reads import Page
 from ...signature import new_secret
 from ...store import Tx
 from .. import shapes
@@ -26,7 +26,7 @@ from ..request.incoming import (
     flag,
     list_links,
     number_between,
-    paging,
+    page_of,
     precondition,
     read_form,
     require_admin,
@@ -61,15 +61,7 @@ async def _list(
         values = {}
         if "channel" in scope:
             values["channel_seq"] = channels.find_channel(tx, scope["channel"]).seq
-        return page(
-            tx,
-            runtime.cursors,
-            name,
-            query,
-            paging(runtime, request, name),
-            limits.PAGE_SIZE,
-            **values,
-        )
+        return page_of(tx, runtime, request, query, name, **values)
 
     found = await runtime.database.read(read)
     return reply(shapes.Listing([link(row) for row in found.rows], list_links(path, found)))

@@ -27,7 +27,7 @@ from ..request.incoming import (
     list_links,
     nested_too_deeply,
     number_between,
-    paging,
+    page_of,
     read_body,
     read_form,
     require_reader,
@@ -192,10 +192,7 @@ async def list_dead(runtime: Runtime, request: Request) -> Response:
     def read(tx: Tx) -> tuple[Consumer, page_reads.Page]:
         require_reader(runtime, request, tx)
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
-        asked = paging(runtime, request, scope)
-        return consumer, page_reads.page(
-            tx, runtime.cursors, scope, "dead", asked, limits.PAGE_SIZE, consumer_seq=consumer.seq
-        )
+        return consumer, page_of(tx, runtime, request, "dead", scope, consumer_seq=consumer.seq)
 
     consumer, found = await runtime.database.read(read)
     base = f"/channel/{path['channelId']}"

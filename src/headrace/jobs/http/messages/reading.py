@@ -18,7 +18,7 @@ from ...store import Row, Tx
 from .. import shapes
 from ..request.access import recorded
 from ..request.endpoint import CHANNEL_TOKENS, CURSORS, Endpoint, Parameter, reply
-from ..request.incoming import list_links, number_between, paging, require_reader
+from ..request.incoming import list_links, number_between, page_of, require_reader
 
 __all__ = ["ENDPOINTS", "stored_headers"]
 
@@ -79,18 +79,9 @@ async def list_messages(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> page_reads.Page:
         channel = require_reader(runtime, request, tx)
-        asked = paging(runtime, request, scope)
-        if accepted and "101" not in wanted:
-            return page_reads.Page([])
-        return page_reads.page(
-            tx,
-            runtime.cursors,
-            scope,
-            "accepted" if accepted else "messages",
-            asked,
-            limits.PAGE_SIZE,
-            channel_seq=channel["seq"],
-        )
+        query = "accepted" if accepted else "messages"
+        found = page_of(tx, runtime, request, query, scope, channel_seq=channel["seq"])
+        return page_reads.Page([]) if accepted and "101" not in wanted else found
 
     found = await runtime.database.read(read)
     filters = {"status": "101" if accepted else "102"} if wanted else {}
@@ -139,17 +130,8 @@ async def list_scheduled(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> page_reads.Page:
         channel = require_reader(runtime, request, tx)
-        asked = paging(runtime, request, scope)
-        return page_reads.page(
-            tx,
-            runtime.cursors,
-            scope,
-            "scheduled",
-            asked,
-            limits.PAGE_SIZE,
-            channel_seq=channel["seq"],
-            status=wanted,
-        )
+        values = {"channel_seq": channel["seq"], "status": wanted}
+        return page_of(tx, runtime, request, "scheduled", scope, **values)
 
     found = await runtime.database.read(read)
     filters = {"status": str(wanted)} if wanted else {}

@@ -15,7 +15,7 @@ from ... import ids, limits
 from ...errors import JobsError, bad_request, forbidden
 from ...runtime.runtime import Runtime
 from ...service.definitions.definitions import Precondition
-from ...service.page_reads import Page, Paging
+from ...service.page_reads import Page, Paging, page
 from ...store import Tx
 from .access import bearer, key_of
 
@@ -28,6 +28,7 @@ __all__ = [
     "moment_us",
     "nested_too_deeply",
     "number_between",
+    "page_of",
     "paging",
     "precondition",
     "producer_tokens",
@@ -195,6 +196,14 @@ def paging(runtime: Runtime, request: Request, scope: str) -> Paging:
     """The page that the query parameters request."""
     query = request.query_params
     return runtime.cursors.paging(scope, query.get("next"), query.get("previous"))
+
+
+def page_of(
+    tx: Tx, runtime: Runtime, request: Request, query: str, scope: str, **values: Any
+) -> Page:
+    """The page of a list that the query parameters request; ``scope`` says which list its cursors are of."""
+    asked = paging(runtime, request, scope)
+    return page(tx, runtime.cursors, scope, query, asked, limits.PAGE_SIZE, **values)
 
 
 def consumer_tokens(request: Request) -> tuple[str, str]:
