@@ -20,6 +20,7 @@ from .errors import JobsError
 from .models import ConsumerSettings, Options
 from .policy import with_kind
 from .service import page_reads
+from .service.auditing import note_event
 from .service.definitions import channels, consumers, definitions
 from .signature import new_secret
 from .states import State
@@ -188,14 +189,8 @@ def _note_left(tx: Tx, seeds: Seeds, now: int) -> None:
     tx.run("put_meta", key=_LEFT, value=json.dumps(sorted(left)))
     for one in left_over(tx):
         if (one.channel_id, one.consumer_id) not in left_before:
-            tx.run(
-                "insert_event",
-                now=now,
-                kind="left_configuration",
-                channel_id=one.channel_id,
-                consumer_id=one.consumer_id,
-                detail=one.sentence(),
-            )
+            named = one.channel_id, one.consumer_id
+            note_event(tx, "left_configuration", now, one.sentence(), *named)
 
 
 def _noted(tx: Tx, key: str) -> list[tuple[str, str]]:

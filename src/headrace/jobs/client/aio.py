@@ -424,7 +424,7 @@ class AsyncJobsClient:
         )
         while path:
             page = await self._do(management.jobs_page(path))
-            for job in page.jobs:
+            for job in page.items:
                 yield job
             path = page.next
 
@@ -477,7 +477,7 @@ class AsyncJobsClient:
         path: str | None = management.dead_path(channel, consumer)
         while path:
             page = await self._do(management.dead_page(path))
-            for job in page.jobs:
+            for job in page.items:
                 yield job
             path = page.next
 

@@ -423,7 +423,7 @@ class JobsClient:
         )
         while path:
             page = self._do(management.jobs_page(path))
-            yield from page.jobs
+            yield from page.items
             path = page.next
 
     def cancel_jobs(
@@ -475,7 +475,7 @@ class JobsClient:
         path: str | None = management.dead_path(channel, consumer)
         while path:
             page = self._do(management.dead_page(path))
-            yield from page.jobs
+            yield from page.items
             path = page.next
 
     def requeue_dead(self, channel: str, consumer: str, *, consumer_token: str = "") -> None:

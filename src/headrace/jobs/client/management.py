@@ -12,7 +12,7 @@ from ...retries import Patience
 from ..errors import JobsError
 from .calls import Call, ServiceAnswer, Tokens, as_form, as_json, mapping, path_of, queue_path
 
-__all__ = ["DeadPage"]
+__all__ = ["ListPage"]
 
 
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -23,11 +23,21 @@ _LONG_S: Final = 600.0  # for calls about all dead jobs
 
 
 @dataclass(frozen=True, slots=True)
-class DeadPage:
-    """A page of dead jobs, and the path of the next page, if there is one."""
+class ListPage:
+    """A page of a list, and the path of the next page, if there is one."""
 
-    jobs: list[dict[str, Any]]
+    items: list[dict[str, Any]]
     next: str | None
+
+
+def _page(name: str, pages: str = "pages") -> Callable[[ServiceAnswer], ListPage]:
+    """Read the list of this name, and the links that stand beside it."""
+
+    def read(answer: ServiceAnswer) -> ListPage:
+        page = mapping(answer)
+        return ListPage(page[name], page[pages].get("next"))
+
+    return read
 
 
 # Definitions
@@ -195,14 +205,6 @@ def _slots(answer: ServiceAnswer) -> list[dict[str, Any]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class JobsPage:
-    """A page of jobs, and the path of the next page, if there is one."""
-
-    jobs: list[dict[str, Any]]
-    next: str | None
-
-
 def jobs_path(
     channel: str,
     consumer: str | None,
@@ -224,13 +226,8 @@ def jobs_path(
     return path_of("v2", "channel", channel, "jobs") + (f"?{query}" if query else "")
 
 
-def jobs_page(path: str) -> Call[JobsPage]:
-    return Call("GET", path, _jobs_page)
-
-
-def _jobs_page(answer: ServiceAnswer) -> JobsPage:
-    page = mapping(answer)
-    return JobsPage(page["jobs"], page["pages"].get("next"))
+def jobs_page(path: str) -> Call[ListPage]:
+    return Call("GET", path, _page("jobs"))
 
 
 def _patterns(given: Mapping[str, str | Sequence[str]] | None) -> dict[str, Sequence[str]]:
@@ -378,13 +375,8 @@ def dead_path(channel: str, consumer: str) -> str:
     return path_of("channel", channel, "consumer", consumer, "dlq")
 
 
-def dead_page(path: str) -> Call[DeadPage]:
-    return Call("GET", path, _dead_page)
-
-
-def _dead_page(answer: ServiceAnswer) -> DeadPage:
-    page = mapping(answer)
-    return DeadPage(page["DeadJobs"], page["Pages"].get("next"))
+def dead_page(path: str) -> Call[ListPage]:
+    return Call("GET", path, _page("DeadJobs", "Pages"))
 
 
 def requeue_dead(channel: str, consumer: str, consumer_token: str) -> Call[None]:
@@ -405,14 +397,6 @@ def _deleted(answer: ServiceAnswer) -> int:
 KEYS: Final = "/v2/keys"
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage:
-    """A page of a list, and the path of the next page, if there is one."""
-
-    items: list[dict[str, Any]]
-    next: str | None
-
-
 def create_key(
     name: str, scopes: Sequence[str], channels: Sequence[str], expires_in_s: float | None
 ) -> Call[dict[str, Any]]:
@@ -426,7 +410,7 @@ def create_key(
 
 
 def keys_page(path: str) -> Call[ListPage]:
-    return Call("GET", path, lambda answer: _page(answer, "keys"))
+    return Call("GET", path, _page("keys"))
 
 
 def revoke_key(key: str) -> Call[None]:
@@ -439,9 +423,4 @@ def audit_path(key: str | None, channel: str | None) -> str:
 
 
 def audit_page(path: str) -> Call[ListPage]:
-    return Call("GET", path, lambda answer: _page(answer, "entries"))
-
-
-def _page(answer: ServiceAnswer, name: str) -> ListPage:
-    page = mapping(answer)
-    return ListPage(page[name], page["pages"].get("next"))
+    return Call("GET", path, _page("entries"))

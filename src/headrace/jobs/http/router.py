@@ -1,7 +1,7 @@
 """Finds what handles a request, by its method and the segments of its path, and answers where nothing does.
 
-Starlette's own routing asks one pattern after the other, and wraps each request several times: that takes
-half of the processor time of a publish again.
+Starlette's own routing asks one pattern after the other, and wraps each request several times, which adds a
+tenth to the processor time of a publish.
 """
 
 from __future__ import annotations

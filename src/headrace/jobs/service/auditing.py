@@ -1,4 +1,6 @@
-"""The audit log: who did what to which object, from where, with which result. No payloads, no secrets."""
+"""The audit log: who did what to which object, from where, with which result; and events, which people should
+know of. No payloads, no secrets.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ...clock import Clock
 from .. import limits
 from ..store import Tx
 
-__all__ = ["AuditNote", "Guesses", "PerMinute", "note"]
+__all__ = ["AuditNote", "Guesses", "PerMinute", "note", "note_event"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,25 @@ def note(tx: Tx, entry: AuditNote, now: int) -> None:
         request_id=entry.request_id,
         result=entry.result[:most],
         detail=None if entry.detail is None else entry.detail[:most],
+    )
+
+
+def note_event(
+    tx: Tx,
+    kind: str,
+    now: int,
+    detail: str,
+    channel_id: str | None = None,
+    consumer_id: str | None = None,
+) -> None:
+    """Write an event, in the transaction of what it tells."""
+    tx.run(
+        "insert_event",
+        now=now,
+        kind=kind,
+        channel_id=channel_id,
+        consumer_id=consumer_id,
+        detail=detail,
     )
 
 

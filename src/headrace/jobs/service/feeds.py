@@ -16,6 +16,7 @@ from ...identity import Mark, MessageIdentity, with_mark
 from ..errors import JobsError, bad_request, not_found
 from ..models import NewMessage, Waiting
 from ..store import Row, Tx
+from .auditing import note_event
 from .definitions.channels import find_channel
 from .fanning import last_waiting
 from .processes import take_lead
@@ -191,7 +192,8 @@ def ask_again(tx: Tx, channel_id: str, feed_id: str, again: Again, now: int) -> 
             "feedId",
         )
     tx.run("ask_feed_again", seq=feed.seq, again=msgspec.json.encode(again).decode())
-    _tell(tx, feed, "feed_again", f"{feed.feed_id}: jobs are made again from {again} on", now)
+    detail = f"{feed.feed_id}: jobs are made again from {again} on"
+    note_event(tx, "feed_again", now, detail, feed.channel_id)
     return find(tx, channel_id, feed_id)
 
 
@@ -215,7 +217,7 @@ def place(
         text = msgspec.json.encode(feed.again).decode()
         tx.run("end_feed_again", seq=feed.seq, again=text)
     if told is not None:
-        _tell(tx, feed, "feed_moved", f"{feed.feed_id}: {told}", tx.now_us())
+        note_event(tx, "feed_moved", tx.now_us(), f"{feed.feed_id}: {told}", feed.channel_id)
     return find(tx, feed.channel_id, feed.feed_id)
 
 
@@ -288,14 +290,3 @@ def note(tx: Tx, feed: Feed, standing: Standing, node: str) -> bool:
         return False
     found = _feed(row)
     return found.again is None and found.place[1:] == feed.place[1:]
-
-
-def _tell(tx: Tx, feed: Feed, kind: str, detail: str, now: int) -> None:
-    tx.run(
-        "insert_event",
-        now=now,
-        kind=kind,
-        channel_id=feed.channel_id,
-        consumer_id=None,
-        detail=detail,
-    )

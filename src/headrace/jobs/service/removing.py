@@ -16,6 +16,7 @@ from ..errors import JobsError, bad_request
 from ..models import Consumer
 from ..states import State
 from ..store import Row, Tx
+from .auditing import note_event
 from .definitions.channels import find_channel, find_producer
 from .definitions.consumers import DEFINITIONS, find_consumer
 from .definitions.definitions import Precondition, next_version
@@ -123,7 +124,7 @@ def remove_consumer(
     detail = f"deleted; {waiting} waiting and {jobs[State.DEAD]} dead jobs {what}"
     if target is None and running:
         detail += f", and {running} that run"
-    _tell(tx, "consumer_deleted", now, detail, channel_id, consumer_id)
+    note_event(tx, "consumer_deleted", now, detail, channel_id, consumer_id)
 
 
 def _target(tx: Tx, consumer: Consumer, move_to: str) -> Consumer:
@@ -167,7 +168,7 @@ def remove_channel(
     tx.run("forget_moves", channel_seq=channel.seq)
     tx.run("hide_channel", seq=channel.seq, now=now)
     detail = f"deleted with {hanging.consumers} consumers and {hanging.messages} messages"
-    _tell(tx, "channel_deleted", now, detail, channel_id)
+    note_event(tx, "channel_deleted", now, detail, channel_id)
 
 
 def remove_producer(tx: Tx, producer_id: str, precondition: Precondition, now: int) -> None:
@@ -180,20 +181,7 @@ def remove_producer(tx: Tx, producer_id: str, precondition: Precondition, now: i
     producer = find_producer(tx, producer_id)
     precondition.check(producer.updated_us)
     tx.run("hide_producer", seq=producer.seq, now=now)
-    _tell(tx, "producer_deleted", now, f"the producer {producer_id} was deleted")
-
-
-def _tell(
-    tx: Tx,
-    kind: str,
-    now: int,
-    detail: str,
-    channel: str | None = None,
-    consumer: str | None = None,
-) -> None:
-    tx.run(
-        "insert_event", now=now, kind=kind, channel_id=channel, consumer_id=consumer, detail=detail
-    )
+    note_event(tx, "producer_deleted", now, f"the producer {producer_id} was deleted")
 
 
 def remove_some(tx: Tx) -> bool:

@@ -231,7 +231,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     while following is not None:
         at = following
         begins = following == _BEGIN and not body.dry_run
-        work = recorded(request, carry_out, _cancelled_detail(body)) if begins else carry_out
+        work = recorded(request, carry_out, _detail(body)) if begins else carry_out
         cancelled, until_us = await runtime.in_turn(work)
         total.add(cancelled)
         following = cancelled.at
@@ -255,7 +255,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     )
 
 
-def _cancelled_detail(body: CancelBody) -> str:
+def _detail(body: CancelBody | ReplayBody) -> str:
     """Say which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
     wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
     return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
@@ -321,7 +321,7 @@ async def replay(runtime: Runtime, request: Request) -> Response:
 
             is_told = told or body.dry_run
             slice_ = await runtime.in_turn(
-                work if is_told else recorded(request, work, _replayed_detail(body))
+                work if is_told else recorded(request, work, _detail(body))
             )
             told = True
             done += slice_.count
@@ -342,12 +342,6 @@ async def replay(runtime: Runtime, request: Request) -> Response:
             dry_run=body.dry_run,
         )
     )
-
-
-def _replayed_detail(body: ReplayBody) -> str:
-    """Say which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
-    wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
-    return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
 
 
 def _check(body: ReplayBody) -> None:
