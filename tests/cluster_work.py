@@ -17,8 +17,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx2
-
 from headrace.client import (
     BatchRefusedError,
     JetStream,
@@ -28,13 +26,11 @@ from headrace.client import (
 )
 from headrace.errors import HeadraceError, JetStreamApiError
 from headrace.jobs.config import FeedConfig
-from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.jobs.streams.feed import feed_channel
-from jobs_contract import ContractTransport
-from jobs_world import World
+from jobs_world import World, http_of
 from nats_cluster import SickServersError
 from waiting import elapse, until
 
@@ -367,8 +363,7 @@ class Feed(Work):
         database = open_database(f"sqlite:///{self.database}", threads=2)
         self.runtime = Runtime(database, Options())
         await self.runtime.start()
-        transport = ContractTransport(create_app(self.runtime))
-        self.http = httpx2.AsyncClient(transport=transport, base_url="http://jobs")
+        self.http = http_of(self.runtime)
         self.world = World(self.http, self.runtime, None)  # type: ignore[arg-type]
         await self.world.define()
         servers = ",".join(self.js.connection.servers)

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.jobs.http import shapes
 from headrace.jobs.http.app import ENDPOINTS
-from headrace.jobs.http.request.endpoint import EVERYWHERE, Endpoint
+from headrace.jobs.http.request.endpoint import Endpoint
 
 __all__ = ["ContractTransport", "endpoint_of"]
 
@@ -52,7 +52,7 @@ def check(endpoint: Endpoint, response: httpx2.Response) -> None:
     where = f"{endpoint.method} {endpoint.path} -> {status}: {response.text[:300]}"
     assert "x-request-id" in response.headers, where
     kinds = [endpoint.answers[status]] if status in endpoint.answers else []
-    if status in (*endpoint.errors, *EVERYWHERE):
+    if status in endpoint.problems:
         kinds.append(shapes.Problem)
     assert kinds, f"undeclared status: {where}"
     if kinds == [None]:

@@ -8,6 +8,9 @@ from typing import Any
 import httpx2
 
 from headrace.clock import ManualClock
+from headrace.jobs.client import AsyncJobsClient
+from headrace.jobs.http import create_app
+from headrace.jobs.http.asgi import Gateway
 from headrace.jobs.models import ClaimedJob, Consumer
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
@@ -15,8 +18,9 @@ from headrace.jobs.service import leases
 from headrace.jobs.service.leases import Claim, Ending, Result
 from headrace.jobs.service.publishing import publishing
 from headrace.jobs.store import Tx
+from jobs_contract import ContractTransport
 
-__all__ = ["FILLED", "PRODUCER", "PULL", "World", "claim_of", "end_of"]
+__all__ = ["FILLED", "PRODUCER", "PULL", "World", "claim_of", "end_of", "http_of", "jobs_client"]
 
 PRODUCER = {
     "X-Broker-Channel-Token": "ct",
@@ -35,6 +39,18 @@ FILLED = {
 }
 """A value for each name in the paths of the service's endpoints."""
 PULL = {"X-Broker-Channel-Token": "ct", "X-Broker-Consumer-Token": "kt"}
+
+
+def http_of(runtime: Runtime, gateway: Gateway | None = None) -> httpx2.AsyncClient:
+    """An HTTP client of a service in memory; an answer that is not as declared fails the test."""
+    transport = ContractTransport(create_app(runtime, gateway))
+    return httpx2.AsyncClient(transport=transport, base_url="http://jobs")
+
+
+def jobs_client(runtime: Runtime, **settings: Any) -> AsyncJobsClient:
+    """A client of ours of a service in memory."""
+    transport = ContractTransport(create_app(runtime))
+    return AsyncJobsClient("http://jobs", transport=transport, **settings)
 
 
 async def claim_of(

@@ -9,7 +9,7 @@ import pytest
 
 from console_browser import act, check, go, read
 from console_world import ATTACK, SUBJECT_ATTACK, World, bury
-from headrace.console.routes import dead
+from headrace.console.routes import dead, messages
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -125,7 +125,7 @@ async def test_a_look_is_bounded_and_says_where_to_go_on(
     rest = await world.get("/streams/DEAD/dead?from=5")
     assert ([each["seq"] for each in rest["letters"]], rest["next"]) == ([5], 0)
     for name in ("MESSAGES_MAX", "ASKED_MAX"):
-        monkeypatch.setattr(dead, name, 2)
+        monkeypatch.setattr(messages, name, 2)
     counted = await world.get("/streams/DEAD/dead/count")
     assert (counted["letters"], counted["looked"], counted["next"]) == (1, 2, 3)
 

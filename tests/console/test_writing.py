@@ -152,7 +152,8 @@ async def test_messages_are_found(searched: Any) -> None:
 async def test_a_search_looks_at_so_much_and_goes_on(
     searched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "MESSAGES_MAX", 10)
+    for name in ("MESSAGES_MAX", "ASKED_MAX"):
+        monkeypatch.setattr(search, name, 10)
     monkeypatch.setattr(search, "_AT_ONCE", 5)
     monkeypatch.setattr(search, "FOUND_MAX", 3)
     found, begin, answers = [], 1, 0

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.handling.threads import OwnThreads
+from headrace.handling.threads import Threads
 from waiting import until_here
 
 
 async def test_a_call_that_has_begun_is_waited_for_when_it_is_cancelled() -> None:
-    threads = OwnThreads(1, "test")
+    threads = Threads(1, "test")
     begun, go_on = threading.Event(), threading.Event()
     ended: list[str] = []
 
@@ -44,7 +44,7 @@ async def test_a_call_that_has_begun_is_waited_for_when_it_is_cancelled() -> Non
 
 
 async def test_threads_that_wait_for_nothing_leave_a_call_that_has_begun_to_itself() -> None:
-    threads = OwnThreads(2, "test", waits=False)
+    threads = Threads(2, "test", waits=False)
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -69,7 +69,7 @@ async def test_threads_that_wait_for_nothing_leave_a_call_that_has_begun_to_itse
 
 async def test_threads_begin_as_they_are_needed_and_end() -> None:
     before = threading.active_count()
-    threads = OwnThreads(3, "test")
+    threads = Threads(3, "test")
     here: list[bool] = []
     for _ in range(5):
         await threads.run(lambda: here.append(threads.is_here))

@@ -86,6 +86,16 @@ MECHANISMS = [
     Mechanism("handling.threads", r"\.copy\(\)\.run\(handler, message\)"),
     Mechanism("jobs.service.moves", r"\"store_jobs\""),
     Mechanism("jobs.service.storing", r"\"insert_messages\""),
+    Mechanism(
+        "jobs.http.router",
+        r"from starlette\.(?:routing|applications) import|\bclass Router\b",
+        {
+            "broker/core/net/router.py": "of subjects, not of requests",
+            "console/answers.py": "names in the console's paths may have slashes",
+            "console/app.py": "names in the console's paths may have slashes",
+        },
+    ),
+    Mechanism("jobs.service.auditing", r"\"insert_event\""),
     Mechanism("jobs.states", r"\bState\.INFLIGHT, Event\."),
 ]
 
@@ -135,6 +145,7 @@ def test_the_home_of_each_looks_like_it(mechanism: Mechanism) -> None:
         ("handling.failing", "from ....handling.failure import Again, decide"),
         ("handling.waiting", "from ....handling.key_order import Lanes, Line"),
         ("handling.threads", "self._waiting = queue.SimpleQueue()"),
+        ("jobs.http.router", "from starlette.applications import Starlette"),
     ],
 )
 def test_a_second_mechanism_is_found(home: str, text: str) -> None:

@@ -19,8 +19,7 @@ from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import Database, open_database
-from jobs_contract import ContractTransport
-from jobs_world import World
+from jobs_world import World, http_of
 from portions import one_way
 
 # Those that refer to others come first.
@@ -173,8 +172,7 @@ async def runtime(
 @pytest.fixture
 async def http(runtime: Runtime) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the service; every answer is checked against what the routes declare."""
-    transport = ContractTransport(create_app(runtime))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as client:
+    async with http_of(runtime) as client:
         yield client
 
 

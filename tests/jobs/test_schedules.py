@@ -13,15 +13,12 @@ from hypothesis import strategies as st
 
 from headrace.cli import main
 from headrace.jobs import limits
-from headrace.jobs.client import AsyncJobsClient
 from headrace.jobs.errors import JobsError
-from headrace.jobs.http import create_app
 from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.schedules import parse_times
 from headrace.jobs.service.publishing import scheduling
-from jobs_contract import ContractTransport
-from jobs_world import World, held
+from jobs_world import World, held, jobs_client
 
 SECOND = 1_000_000
 
@@ -307,8 +304,7 @@ async def test_a_channel_has_so_many_schedules_and_ids_leave_room(
 
 
 async def test_the_client_puts_reads_lists_and_deletes(noon: World) -> None:
-    transport = ContractTransport(create_app(noon.runtime))
-    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+    async with jobs_client(noon.runtime) as client:
         made = await client.put_schedule(
             "c", "s", "@hourly", b"\0\xff", missed="all", subject="a", metadata={"X-Kind": "k"}
         )

@@ -12,16 +12,13 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
-import httpx2
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.jobs.http import create_app
 from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
-from jobs_contract import ContractTransport
-from jobs_world import World, held
+from jobs_world import World, held, http_of
 from portions import some
 
 TIME_S = 240.0
@@ -151,8 +148,7 @@ async def test_a_promise_is_kept(
         async def begun() -> World:
             runtime = service_on(options=options, clock=clock, random=lambda: 1.0)
             await runtime.start()
-            transport = ContractTransport(create_app(runtime))
-            http = httpx2.AsyncClient(transport=transport, base_url="http://jobs")
+            http = http_of(runtime)
             stack.push_async_callback(http.aclose)
             return World(http, runtime, clock)
 

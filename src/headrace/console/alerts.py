@@ -1,4 +1,4 @@
-"""What is wrong at the server, as ``headrace doctor`` says it, of the newest look, and in its job service.
+"""Alerts of what is wrong in the newest look, and in the job service, as ``headrace doctor`` says it.
 
 Streams and consumers are judged by what the look has seen: nothing is asked. Groups, the account and the job
 service are asked about now and then, while somebody reads the alerts.
@@ -33,7 +33,7 @@ _ORDER: Final = {"problem": 0, "note": 1, "ok": 2}
 
 
 class Alerts:
-    """What is wrong, found once for each look, however many browsers ask.
+    """Problems, found once for each look, however many browsers ask.
 
     Args:
         clock: monotonic seconds.
@@ -79,7 +79,7 @@ class Alerts:
         return sorted(found, key=lambda each: _ORDER[each.grade])
 
     async def _of_look(self) -> list[Finding]:
-        """Of a stream whose consumers were too many to look at nothing is said."""
+        """Judge a look. Of a stream whose consumers were too many to look at, nothing is said."""
         look, now, findings = self._watcher.look, datetime.now(UTC), Findings()
         consumers: defaultdict[str, list[ConsumerInfo]] = defaultdict(list)
         for (stream, _), info in look.consumers.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -15,6 +16,7 @@ from ..api.base import Document, DocumentError, from_wire, read_json, to_wire
 from ..errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ..errors import RequestTimeoutError as NoAnswerError
 from ..groups.errors import GroupNotFoundError
+from ..subjects import is_literal
 
 _LOG: Final = logging.getLogger("headrace.console")
 
@@ -77,9 +79,14 @@ def route(method: str, path: str, handler: Handler) -> Route:
 
 
 async def unexpected(request: Request, error: Exception) -> Response:
-    """What nobody foresaw: the details are for the log alone."""
+    """Answer an error that nobody foresaw: the details are for the log alone."""
     _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem(500, "internal_error", "something went wrong here; the console's log tells what")
+
+
+def attachment(name: str) -> str:
+    """The Content-Disposition of a file to keep: no browser shows or runs it."""
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 
 async def body_of(request: Request) -> dict[str, Any]:
@@ -120,6 +127,14 @@ def text_of(document: dict[str, Any], name: str, default: str = "") -> str:
     if not isinstance(value, str):
         raise RefusedError(400, "not_accepted", f"{name} has to be text")
     return value
+
+
+def check_literal(subject: str, field: str = "") -> None:
+    """Raise RefusedError unless something can be published to a subject."""
+    if not is_literal(subject.encode("utf-8", "replace")):
+        raise RefusedError(
+            400, "not_accepted", f"{field}not a subject without wildcards: {subject[:200]!r}"
+        )
 
 
 def number_of(document: dict[str, Any], name: str, default: int = 0) -> int:

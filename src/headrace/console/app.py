@@ -32,7 +32,7 @@ from .settings import Settings
 from .sources import Monitoring, Sources
 
 AT: Final = "/api/at/{server}/"
-"""Before the paths of one of the other servers."""
+"""Prefix of the paths of one of the other servers."""
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -75,7 +75,7 @@ def create_app(
 
 
 async def _at(servers: Servers, handler: Callable[..., Any], request: Request) -> Any:
-    """What a handler answers of the server that the path names."""
+    """Have a handler answer of the server that the path names."""
     return await handler(await servers.of(request.path_params["server"]), request)
 
 
@@ -153,7 +153,7 @@ class ConsoleServer:
 
     @property
     def url(self) -> str:
-        """Where a browser finds it."""
+        """Address at which a browser finds it."""
         host = self.settings.host
         return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
 

@@ -1,4 +1,4 @@
-"""What every request has to pass: the name it came under, who sent it, what a page may do, the password.
+"""Checks that every request has to pass: its name for us, who sent it, what a page may do, the password.
 
 A page on another site may send requests to this one. So the ``Host`` has to be one of ours (a name that
 an attacker moves to 127.0.0.1 is not), whatever changes something needs a header that other sites cannot
@@ -99,7 +99,7 @@ MARK: Final = "x-headrace-console"
 BODY_BYTES_MAX: Final = 1024 * 1024
 
 UPLOAD_BYTES_MAX: Final = 1024**3
-"""Of an object, which is passed on in pieces."""
+"""Limit of an object, which is passed on in pieces."""
 
 HEADERS: Final = (
     (
@@ -118,13 +118,13 @@ HEADERS: Final = (
 )
 
 _OPEN: Final = ("/api/session",)
-"""What is answered without a password: whether one is needed, and giving it."""
+"""Paths that are answered without a password: whether one is needed, and giving it."""
 
 _METRICS: Final = "/metrics"
 _API: Final = "/api/"
 _OBJECT: Final = re.compile("/api/(at/[^/]+/)?objects/")
 _CLOSED: Final = (_API, _METRICS)
-"""What needs the password; scrapers, who have no cookie, give it with each request (HTTP basic)."""
+"""Paths that need the password; scrapers, who have no cookie, give it with each request (HTTP basic)."""
 
 
 class Guard:
@@ -201,12 +201,12 @@ class Guard:
 
 
 def _most(method: str, path: str) -> int:
-    """How many bytes a request's body may have."""
+    """Limit of the bytes of a request's body."""
     return UPLOAD_BYTES_MAX if method == "PUT" and _OBJECT.match(path) else BODY_BYTES_MAX
 
 
 def _length(headers: Headers, most: int) -> int:
-    """What a body says of its length; one that comes in pieces without saying so counts as too long."""
+    """Read what a body says of its length; one that comes in pieces without saying so counts as too long."""
     if "transfer-encoding" in headers:
         return most + 1
     text = headers.get("content-length", "0")

@@ -1,4 +1,4 @@
-"""How far groups and Spark queries are behind, beside what a look saw already: few questions of its own.
+"""Lags of groups and Spark queries, from what a look saw already and few questions of its own.
 
 Records of groups are read again when their bucket has changed. What a group has to do is counted from the
 streams and consumers of the look. For the age of the first message behind, a query is asked a question each,
@@ -61,7 +61,7 @@ class Lags:
         self.problem = ""
 
     async def groups(self, streams: Streams, consumers: Consumers) -> dict[GroupKey, GroupLag]:
-        """How far each group is, as far as the look tells; without the parts it did not see."""
+        """Lag of each group, as far as the look tells; without the parts it did not see."""
         found: dict[GroupKey, GroupLag] = {}
         known = await self._known(streams)
         sorted_out = by_stream(consumers) if known else {}
@@ -72,7 +72,7 @@ class Lags:
         return found
 
     async def ages(self, consumers: Consumers) -> dict[tuple[str, str], Age]:
-        """How old the first message behind is, for the queries that are furthest behind."""
+        """Age of the first message behind, for the queries that are furthest behind."""
         queries = {key: info for key, info in consumers.items() if is_query(info)}
         ages: dict[tuple[str, str], Age] = dict.fromkeys(queries)
         behind = [key for key, info in queries.items() if info.num_pending]
@@ -155,7 +155,7 @@ def is_query(info: ConsumerInfo) -> bool:
 
 
 def lag_of(group: Group, streams: Streams, consumers: ByStream) -> GroupLag | None:
-    """How far a group is, by what a look saw; None where its stream is not there, or not dated."""
+    """Lag of a group, by what a look saw; None where its stream is not there, or not dated."""
     stream = streams.get(stream_of(group))
     if stream is None or not stream.ts:
         return None

@@ -61,7 +61,7 @@ class History:
 
 
 def rate(before: float, after: float, seconds: float) -> float:
-    """How quickly a counter grew, per second; 0 if it was reset or no time has passed."""
+    """Growth of a counter per second; 0 if it was reset or no time has passed."""
     if seconds <= 0 or after < before:
         return 0.0
     return (after - before) / seconds
@@ -75,7 +75,7 @@ SLOW_MAX: Final = 20  # consumers listed on the overview
 
 
 class GroupKey(NamedTuple):
-    """Which group: ``static`` or ``elastic``, its stream and its name."""
+    """Identity of a group: ``static`` or ``elastic``, its stream and its name."""
 
     kind: str
     stream: str
@@ -84,7 +84,7 @@ class GroupKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a server said at one moment.
+    """Answers of a server at one moment.
 
     Attributes:
         at_s: seconds since the Unix epoch, by the console's clock.
@@ -132,7 +132,7 @@ def stream_row(info: StreamInfo, before: Look | None, at_s: float) -> dict[str, 
 
 
 def kind_of(info: StreamInfo) -> str:
-    """What a stream is for: ``stream``, ``bucket`` (key-value), ``objects``, ``mirror``."""
+    """Purpose of a stream: ``stream``, ``bucket`` (key-value), ``objects``, ``mirror``."""
     name = info.config.name
     if name.startswith("KV_"):
         return "bucket"
@@ -219,7 +219,7 @@ _CONSUMER_CURVES: Final = ("pending", "ack_pending", "lag", "redelivered", "acke
 
 
 def curves(look: Look, before: Look | None) -> dict[str, Point]:
-    """What a look adds to the curves, by series; what matters most comes last, so that it is kept."""
+    """Points that a look adds to the curves, by series; what matters most comes last, so that it is kept."""
     at_s = look.at_s
     points: dict[str, Point] = {}
     for info in look.streams.values():

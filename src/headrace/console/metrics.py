@@ -21,14 +21,14 @@ from .pipelines import queries_of, state_of
 __all__ = ["METRICS", "SERIES_MAX", "Console", "prometheus"]
 
 STATES: Final = (*RUNNERS_STATES, "silent")
-"""Of a pipeline's query. ``silent``: its runner was killed, or cannot reach the server."""
+"""States of a pipeline's query. ``silent``: its runner was killed, or cannot reach the server."""
 SERIES_MAX: Final = (
     1_000  # streams, and as many consumers, groups and queries; the others are counted
 )
 
 
 class Console(NamedTuple):
-    """What a page is made of.
+    """Parts of a page.
 
     Attributes:
         look: the newest that succeeded.

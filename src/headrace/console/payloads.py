@@ -1,4 +1,4 @@
-"""How a payload is shown: as JSON, as text or as hexadecimal, with a preview of one line. Pure.
+"""Shows payloads: as JSON, as text or as hexadecimal, with a preview of one line. Pure.
 
 Browsers only ever get text: nothing of a payload is markup, and nothing of it is run.
 """
@@ -25,7 +25,7 @@ _PRINTABLE_SHARE: Final = 0.95
 
 
 def kind_of(payload: bytes) -> Kind:
-    """What a payload seems to be. Long ones are judged by their beginning."""
+    """Guess what a payload is. Long ones are judged by their beginning."""
     if not payload:
         return "empty"
     begin = payload[:SHOWN_BYTES]
@@ -88,7 +88,7 @@ def _pretty(data: bytes) -> str:
 
 
 def _character(escaped: re.Match[str]) -> str:
-    """What an escape of JSON stands for, if that can be seen and means itself; otherwise the escape."""
+    """Resolve an escape of JSON, if what it stands for can be seen and means itself."""
     high, low, single = escaped.groups()
     if high:
         code = 0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00
@@ -101,7 +101,7 @@ def _character(escaped: re.Match[str]) -> str:
 
 
 def _depth(data: bytes) -> int:
-    """How deep JSON is nested at its deepest place."""
+    """Depth of JSON at its deepest place."""
     depth = deepest = 0
     for found in _NESTING.finditer(data):
         run = found[0]

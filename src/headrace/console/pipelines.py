@@ -23,7 +23,7 @@ READ_S: Final = 5.0
 PATIENCE_S: Final = 60.0
 
 Pipelines = Mapping[str, PipelineRecord]
-"""By the key of the bucket."""
+"""Records by the key of the bucket."""
 
 
 class PipelineReader:
@@ -45,7 +45,7 @@ class PipelineReader:
         self.problem = ""
 
     async def read(self, streams: Mapping[str, StreamInfo]) -> Pipelines:
-        """What they told last, among the streams of a look."""
+        """Read what they told last, among the streams of a look."""
         info = streams.get(_STREAM)
         if info is None or not info.state.messages:
             self._found, self._read_up_to, self.problem = {}, 0, ""

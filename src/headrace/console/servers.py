@@ -72,7 +72,7 @@ class Servers:
             )
 
     def names(self) -> list[str]:
-        """Of the others, in their order."""
+        """Names of the others, in their order."""
         return list(self._others)
 
     async def of(self, name: str) -> Sources:

@@ -1,4 +1,4 @@
-"""What a console is told. Checked before anything is opened."""
+"""Settings of a console. Checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PASSWORD_LENGTH_MIN: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where a console listens, and what it may look at.
+    """Settings of a console: where it listens, and what it may look at.
 
     Attributes:
         name: what the pages call the server, where they show several; "" for its own name.

@@ -1,4 +1,4 @@
-"""What the pages ask: the NATS connection and the watcher, the job service, the monitoring port."""
+"""Sources of the pages: the NATS connection and the watcher, the job service, the monitoring port."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Sources:
 
 
 def understood(read: Callable[[], T], who: str) -> T:
-    """What ``read`` takes out of a document of ``who``. Raises RefusedError (503) for one of another form."""
+    """Have ``read`` take something out of a document of ``who``. Raises RefusedError (503)."""
     try:
         return read()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -176,7 +176,7 @@ def _document(said: bytes, who: str) -> Any:
 
 
 def _unavailable(text: str) -> RefusedError:
-    """What a page needs is not there; the text says how to give it."""
+    """Refuse a page whose source is not there; the text says how to give it."""
     return RefusedError(503, "not_there", text)
 
 
@@ -192,7 +192,7 @@ def _query(value: Any) -> str:
 
 
 def _said(response: Any) -> str:
-    """What a job service said of an error."""
+    """Quote what a job service said of an error."""
     try:
         return str(read_json(response.content)["message"])
     except (ValueError, KeyError, TypeError):

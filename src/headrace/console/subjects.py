@@ -61,7 +61,7 @@ async def subjects_of(
     every: str = ">",
     largest: bool = False,
 ) -> Subjects:
-    """Up to ``SHOWN`` subjects that match, from the ``offset``-th on.
+    """Read up to ``SHOWN`` subjects that match, from the ``offset``-th on.
 
     Args:
         every: the pattern that all match; an empty ``pattern`` means this one.

@@ -1,4 +1,4 @@
-"""How near an account is to its limits, and what is wrong in all accounts of a server. Pure."""
+"""Findings about accounts: how near one is to its limits, and what is wrong in all of a server. Pure."""
 
 from __future__ import annotations
 

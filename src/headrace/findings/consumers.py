@@ -1,4 +1,4 @@
-"""What is wrong with a consumer: nobody asks, nothing is answered, one message comes for ever. Pure."""
+"""Findings about a consumer: nobody asks, nothing is answered, one message comes for ever. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..quantities import counted, duration_text, moment_of
 from .finding import Findings
 
 IDLE_S: Final = 300.0
-"""Nobody has asked for so long, though messages wait: nobody works there. Some fetch only now and then."""
+"""Time without a request, though messages wait, after which nobody works there. Some fetch now and then."""
 
 LEFT_S: Final = 60.0
 """Messages were handed out and neither answered nor asked about for so long, and longer than ``ack_wait``:
@@ -73,7 +73,7 @@ def judge_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) ->
 
 
 def _unpulled_s(consumer: ConsumerInfo, now: datetime) -> float:
-    """For how long nobody has asked a pull consumer for what it has; 0 where somebody has, or may yet.
+    """Seconds that nobody has asked a pull consumer for what it has; 0 where somebody has, or may yet.
 
     ``num_ack_pending`` is no sign of life: deliveries that were never answered stay in it. The signs are
     a waiting request, the last delivery, and the last acknowledgement.
@@ -162,12 +162,12 @@ def _judge_poison(findings: Findings, consumer: ConsumerInfo) -> None:
 
 
 def _last_text(consumer: ConsumerInfo) -> str:
-    """When something last happened there: the creation, a delivery, an acknowledgement."""
+    """Time at which something last happened there: the creation, a delivery, an acknowledgement."""
     times = [_moment_text(each) for each in (consumer.delivered, consumer.ack_floor)]
     return max([consumer.created, *filter(None, times)], key=moment_of)
 
 
 def _moment_text(place: SequenceInfo) -> str:
-    """When a place last moved; "" for never."""
+    """Time at which a place last moved; "" for never."""
     last = place.last_active or ""
     return "" if last.startswith("0001") else last

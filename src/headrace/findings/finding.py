@@ -1,4 +1,4 @@
-"""What a look finds: the kinds of findings, and one finding. Pure."""
+"""Findings of a look: their kinds, and one finding. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 Grade = Literal["ok", "note", "problem"]
 
 Evidence = Mapping[str, int | float | str]
-"""What a finding rests on, by name: numbers and times."""
+"""Evidence of a finding, by name: numbers and times."""
 
 MARKS: Final = {"ok": "✓", "note": "!", "problem": "✗"}
 
@@ -96,7 +96,7 @@ class Findings:
 
     @property
     def problems(self) -> int:
-        """How many problems there are."""
+        """Number of problems."""
         return sum(each.grade == "problem" for each in self.found)
 
     def document(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What is wrong in a job service, as it tells of itself. Pure."""
+"""Findings about a job service, as it tells of itself. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..quantities import counted, duration_text, moment_of
 from .finding import Findings
 
 FAILING_S: Final = 60.0
-"""Every call of an endpoint has failed for so long: it is told. Endpoints are restarted now and then."""
+"""Time for which every call of an endpoint has failed before it is told. Endpoints are restarted at times."""
 
 
 def judge_jobs(

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, as its runner tells it. Pure."""
+"""Findings about a pipeline, as its runner tells it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a stream: full, growing, lost, unread, being moved. Pure."""
+"""Findings about a stream: full, growing, lost, unread, being moved. Pure."""
 
 from __future__ import annotations
 

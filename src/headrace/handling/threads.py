@@ -8,38 +8,17 @@ import queue
 import threading
 from collections.abc import Awaitable, Callable, Hashable
 from contextvars import Context
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from .callbacks import Queued
 from .waiting import Time, Waiting
 
-__all__ = ["OwnThreads", "Threads"]
+__all__ = ["Threads"]
 
 
 R = TypeVar("R")
 
 _here = threading.local()
-
-
-class Threads(Protocol):
-    """Where calls are made that may block."""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the calling thread is one of these."""
-
-    def has(self, caller: object) -> bool:
-        """Whether ``caller`` is the number of one of these."""
-
-    async def run(self, call: Callable[[], R]) -> R:
-        """Make a call on one of the threads; returns what it returns, raises what it raises.
-
-        Cancelled, it still waits for a call that has begun: what it handles must not be given to another
-        one meanwhile.
-        """
-
-    def close(self) -> None:
-        """End the threads once they have nothing to do. May be called twice, from any thread."""
 
 
 class _Job:
@@ -78,8 +57,8 @@ class _Job:
             self.done.set_exception(as_plain(error))
 
 
-class OwnThreads:
-    """Up to ``limit`` daemon threads; each begins when there is work for one more. See ``Threads``.
+class Threads:
+    """Up to ``limit`` daemon threads; each begins when there is work for one more.
 
     Args:
         name: of the threads.
@@ -98,15 +77,19 @@ class OwnThreads:
 
     @property
     def is_here(self) -> bool:
-        """See ``Threads``."""
+        """Whether the calling thread is one of these."""
         return getattr(_here, "threads", None) is self
 
     def has(self, caller: object) -> bool:
-        """See ``Threads``."""
+        """Whether ``caller`` is the number of one of these."""
         return caller in self._numbers
 
     async def run(self, call: Callable[[], R]) -> R:
-        """See ``Threads``."""
+        """Make a call on one of the threads; returns what it returns, raises what it raises.
+
+        Cancelled, it still waits for a call that has begun, if ``waits``: what it handles must not be
+        given to another one meanwhile.
+        """
         job = _Job(call, asyncio.get_running_loop())
         self._running += 1
         try:
@@ -126,7 +109,7 @@ class OwnThreads:
             self._running -= 1
 
     def close(self) -> None:
-        """See ``Threads``."""
+        """End the threads once they have nothing to do. May be called twice, from any thread."""
         for _ in range(self._limit):
             self._jobs.put(None)
 

@@ -1,4 +1,4 @@
-"""What an API key may do: scopes and channels. Pure."""
+"""Rights of an API key: scopes and channels. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .matching.filters import fits
 __all__ = ["EVERY_CHANNEL", "SCOPES", "Key", "check_scopes"]
 
 SCOPES: Final = ("publish", "consume", "operate", "admin")
-"""What a key may be for; ``admin`` is all of them."""
+"""Scopes of a key; ``admin`` is all of them."""
 
 EVERY_CHANNEL: Final = "*"
 _PATTERN: Final = re.compile(rf"[A-Za-z0-9._*-]{{1,{limits.ID_CHARS_MAX}}}\Z")

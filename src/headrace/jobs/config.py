@@ -67,7 +67,7 @@ class TlsConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def _none() -> str:
-    """Nobody is asked for a passphrase: the service has no terminal."""
+    """Answer with no passphrase: the service has no terminal to ask at."""
     return ""
 
 
@@ -173,7 +173,7 @@ def unknown_keys(tree: Any, kind: Any, path: Keys = ()) -> Iterator[tuple[Keys, 
 _FORBIDDEN_IN_NAMES: Final = frozenset(" \t\r\n\0.*>/\\")
 _ORDERING_KEY: Final = re.compile(r"|subject(:[1-9][0-9]?)?|header:[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SERVERS_OWN: Final = ("$", "_INBOX")
-"""What the subjects of a server and of its clients begin with: no stream's messages are there."""
+"""Beginnings of the subjects of a server and of its clients: no stream's messages are there."""
 
 
 def _check_text_of(url: str, field: str) -> None:
@@ -198,7 +198,7 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     secrets: list[str]
     """A request is accepted that is signed with one of these."""
     tolerance_seconds: int = 300
-    """How far from now a signature's time may be."""
+    """Largest distance of a signature's time from now."""
     exempt: tuple[str, ...] = ("/_status", "/metrics", "/health/")
     """Paths that need no signature; one that ends in / stands for all below it."""
     v2_only: bool = False
@@ -219,11 +219,11 @@ class FeedConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     stream: str
     """The stream that is read. Required."""
     name: str = ""
-    """What the feed is called among those of its channel; empty: as the stream."""
+    """Name of the feed among those of its channel; empty: as the stream."""
     url: str = "nats://127.0.0.1:4222"
     """The broker."""
     filter: str = ">"
-    """Which subjects of the stream."""
+    """Pattern of the subjects of the stream that are fed."""
     group: str = "headrace-jobs"
     """The durable consumer."""
     batch: int = 200
@@ -270,7 +270,7 @@ class OutcomesConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     url: str = "nats://127.0.0.1:4222"
     """The broker."""
     subject: str = "jobs.outcomes"
-    """Where outcomes are published."""
+    """Subject to which outcomes are published."""
 
     def check(self) -> None:
         """Reject what is no subject of a stream."""
@@ -308,7 +308,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     connection_timeout_seconds: float = limits.CONNECTION_TIMEOUT_S_DEFAULT
     """Time limit of a push call or a pull job."""
     schedule_min_delay_seconds: float = limits.SCHEDULE_MIN_DELAY_S_DEFAULT
-    """How far ahead a scheduled message has to be."""
+    """Shortest time by which a scheduled message has to be ahead."""
     payload_bytes_max: int = limits.PAYLOAD_BYTES_MAX_DEFAULT
     """The largest payload, 1 to 67108864."""
     token_header: str = "X-Broker-Consumer-Token"  # noqa: S105
@@ -334,9 +334,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     encryption_keys_file: str = ""
     """Keys that secrets are encrypted with, one a line."""
     encryption_keys: tuple[str, ...] = ()
-    """The same as a list; better in HEADRACE_JOBS_ENCRYPTION_KEYS."""
+    """Keys themselves, in the place of the file; better in HEADRACE_JOBS_ENCRYPTION_KEYS."""
     archive_directory: str = ""
-    """Where removed messages are kept as JSON lines; empty: nowhere."""
+    """Folder in which removed messages are kept as JSON lines; empty: nowhere."""
     tls: TlsConfig | None = None
     """`[tls]`: listen with TLS 1.2 and later."""
     gateway: GatewayConfig | None = None
@@ -419,7 +419,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return Names(own, local=True) if self.allowed_hosts else None
 
     def vault(self) -> Vault:
-        """What seals secrets in the database, with the keys of the file or of the environment."""
+        """Make the vault of the database's secrets, with the keys of the file or of the environment."""
         if self.encryption_keys_file:
             return Vault(read_keys(Path(self.encryption_keys_file)))
         return Vault(self.encryption_keys)

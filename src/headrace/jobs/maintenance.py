@@ -151,7 +151,7 @@ class Maintenance:
             self._calls.told(counted)
 
     async def _remove(self) -> None:
-        """Some slices of what a large consumer leaves."""
+        """Remove some slices of what a large consumer leaves."""
         for _ in range(_SLICES):
             if not await self._runtime.in_turn(removing.remove_some):
                 return
@@ -173,7 +173,7 @@ class Maintenance:
         self._pause_s = 0.0
 
     async def _make_jobs(self) -> None:
-        """Some jobs of messages that are stored, and whose publisher may be there no more."""
+        """Make some jobs of messages that are stored, and whose publisher may be there no more."""
         database = self._runtime.database
         for channel_seq in await database.read(fanning.waiting_channels):
             last = await database.read(lambda tx, seq=channel_seq: fanning.last_waiting(tx, seq))  # type: ignore[misc]
@@ -200,7 +200,7 @@ class Maintenance:
         self._pause_s = 0.0
 
     async def _fire(self) -> None:
-        """Some slices: a schedule may have missed a great many times."""
+        """Fire some slices: a schedule may have missed a great many times."""
         runtime = self._runtime
         for _ in range(_SLICES):
             fired = await runtime.in_turn(lambda tx: scheduling.fire_due(tx, tx.now_us()))
@@ -219,7 +219,7 @@ class Maintenance:
         return sweep.total
 
     async def _retain_some(self) -> None:
-        """Some slices of a sweep; the next tick goes on with it, also after a failure."""
+        """Sweep some slices; the next tick goes on with it, also after a failure."""
         self._sweep = sweep = self._sweep or _Sweep()
         for _ in range(_SLICES):
             if not await self._retain_slice(sweep):

@@ -157,7 +157,7 @@ class Metrics:
         return {labels: value for (found, labels), value in self._numbers.items() if found == name}
 
     def histograms(self, name: str) -> dict[Labels, tuple[int, ...]]:
-        """How often each part of a histogram was met, by its labels: up to a bound, and above the last."""
+        """Count of each part of a histogram, by its labels: up to a bound, and above the last."""
         return {
             labels: tuple(histogram.counts)
             for (found, labels), histogram in self._histograms.items()
@@ -165,7 +165,7 @@ class Metrics:
         }
 
     def page(self) -> Page:
-        """What is counted now, which other threads may read and add to."""
+        """Copy what is counted now; other threads may read it and add to it."""
         made = Page()
         for (name, labels), value in self._numbers.items():
             made.numbers.setdefault(name, {})[labels] = value
@@ -205,7 +205,7 @@ class Page:
         return made
 
     def text(self, most: int) -> str:
-        """All of it in Prometheus's text format 0.0.4; of each metric so many series at most."""
+        """Write all of it in Prometheus's text format 0.0.4; of each metric so many series at most."""
         lines = []
         left_out = self.left_out
         for name, (kind, help_text) in HELP.items():

@@ -251,7 +251,7 @@ def state_name(state: int) -> str:
 
 
 def digest_of(message: NewMessage) -> str:
-    """What tells whether two messages are the same."""
+    """Digest that tells whether two messages are the same."""
     parts = (
         message.content_type,
         str(message.priority),

@@ -1,4 +1,4 @@
-"""When a failed job is retried, and how long a claim lasts. Pure: randomness is passed in."""
+"""Times at which a failed job is retried, and how long a claim lasts. Pure: randomness is passed in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait before each retry.
+    """Pauses before each retry.
 
     ``exponential`` doubles ``base_s`` up to ``cap_s``, and subtracts a random part of up to ``jitter``
     (0..1). ``schedule`` is the predecessor's: the list ``delays_s``, then multiples of its last element (5,
@@ -59,7 +59,7 @@ def with_kind(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When calls to a failing endpoint are suspended, and when the consumer is disabled.
+    """Thresholds at which calls to a failing endpoint are suspended, and the consumer is disabled.
 
     After ``failures`` failed attempts in a row the breaker opens for ``open_s``; then one probe at a time
     is allowed. After ``disable_after_s`` without a single success the consumer is disabled.
@@ -111,12 +111,12 @@ def retry_delay_s(
 def pull_timeout_s(
     connection_timeout_s: float, rational_delay_s: float, incremental_s: int
 ) -> float:
-    """How long a pull job may stay INFLIGHT: stopTimeout + rationalDelay + IncrementalTimeout."""
+    """Seconds that a pull job may stay INFLIGHT: stopTimeout + rationalDelay + IncrementalTimeout."""
     return connection_timeout_s + limits.STOP_MARGIN_S + rational_delay_s + incremental_s
 
 
 def push_lease_s(timeout_s: float) -> float:
-    """How long a push attempt is leased: its timeout, plus time to store its result."""
+    """Seconds that a push attempt is leased: its timeout, plus time to store its result."""
     return timeout_s + 15.0
 
 

@@ -1,4 +1,4 @@
-"""When a schedule fires: cron in a time zone, and what becomes of times that were missed. Pure."""
+"""Times at which a schedule fires: cron in a time zone, and what becomes of those that were missed. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Times:
             us = found
 
     def due(self, first_us: int, now_us: int, missed: Missed) -> list[int]:
-        """Of the times from ``first_us``, which is one, until ``now_us``, those to be carried out.
+        """Choose the times to be carried out from ``first_us``, which is one, until ``now_us``.
 
         ``all``: each, the oldest few first. ``once``: the newest, for all of them. ``skip``: the newest, if
         it is not late.
@@ -87,6 +87,6 @@ def parse_times(cron: str, time_zone: str) -> Times:
 
 
 def check_missed(missed: str) -> None:
-    """400 for another word."""
+    """Refuse any other word (400)."""
     if missed not in get_args(Missed):
         raise bad_request("invalid_missed", f"accepted are {', '.join(get_args(Missed))}", "missed")

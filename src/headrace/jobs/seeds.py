@@ -20,6 +20,7 @@ from .errors import JobsError
 from .models import ConsumerSettings, Options
 from .policy import with_kind
 from .service import page_reads
+from .service.auditing import note_event
 from .service.definitions import channels, consumers, definitions
 from .signature import new_secret
 from .states import State
@@ -43,15 +44,15 @@ _LEFT: Final = "left_consumers"
 
 class SeedConsumer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     token: str
-    """What it sends. Required."""
+    """Token that it sends. Required."""
     previous_token: str | None = None
-    """Another one that is accepted meanwhile."""
+    """Further token that is accepted meanwhile."""
     name: str | None = None
-    """What people call it."""
+    """Name for people."""
     type: str = ""
     """`push` or `pull`; empty: push."""
     callback_url: str = ""
-    """Where pushes go."""
+    """URL to which jobs are pushed."""
     max_retries: int | None = None
     """Retries of its jobs; default: that of the service."""
     settings: ConsumerSettings | None = None
@@ -60,9 +61,9 @@ class SeedConsumer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
 
 class SeedChannel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     token: str
-    """What reads the channel. Required."""
+    """Token by which the channel is read. Required."""
     name: str | None = None
-    """What people call it."""
+    """Name for people."""
     events_channel: str | None = None
     """A channel that is told of dead letters and other events of this one."""
     consumers: dict[str, SeedConsumer] = {}
@@ -71,9 +72,9 @@ class SeedChannel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
 
 class SeedProducer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     token: str
-    """What it sends. Required."""
+    """Token that it sends. Required."""
     name: str | None = None
-    """What people call it."""
+    """Name for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ class Left:
     running: int
 
     def sentence(self) -> str:
-        """What people should know of it."""
+        """Say what people should know of it."""
         return (
             f"the consumer {self.channel_id}/{self.consumer_id} is not in the configuration any more, "
             f"and stays: {self.waiting} jobs wait and {self.running} run; "
@@ -188,14 +189,8 @@ def _note_left(tx: Tx, seeds: Seeds, now: int) -> None:
     tx.run("put_meta", key=_LEFT, value=json.dumps(sorted(left)))
     for one in left_over(tx):
         if (one.channel_id, one.consumer_id) not in left_before:
-            tx.run(
-                "insert_event",
-                now=now,
-                kind="left_configuration",
-                channel_id=one.channel_id,
-                consumer_id=one.consumer_id,
-                detail=one.sentence(),
-            )
+            named = one.channel_id, one.consumer_id
+            note_event(tx, "left_configuration", now, one.sentence(), *named)
 
 
 def _noted(tx: Tx, key: str) -> list[tuple[str, str]]:

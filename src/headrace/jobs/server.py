@@ -66,7 +66,7 @@ RELOADED: Final = frozenset(
 
 
 def keep_of(config: Config) -> Keep:
-    """How long data is kept."""
+    """Read how long data is kept."""
 
     def seconds(days: float | None) -> float | None:
         return None if days is None else days * _DAY_S
@@ -340,7 +340,7 @@ def _make_server(
 
 @dataclass(frozen=True, slots=True)
 class DescriptorShares:
-    """How many open files are for HTTP connections, calls of push, and connections of push besides."""
+    """Shares of the open files: for HTTP connections, calls of push, and connections of push besides."""
 
     connections: int
     calls: int

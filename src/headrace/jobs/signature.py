@@ -42,7 +42,7 @@ def sign(live: Sequence[str], webhook_id: str, timestamp_s: int, body: bytes) ->
 
 
 def verify(live: Sequence[str], headers: Mapping[str, str], body: bytes, now_s: float) -> None:
-    """For receivers: return if a request is genuine, otherwise raise :class:`WebhookVerificationError`.
+    """Check, as a receiver, that a request is genuine; otherwise raise :class:`WebhookVerificationError`.
 
     ``headers`` are looked up in lower case. A timestamp more than 5 minutes off is rejected.
     """

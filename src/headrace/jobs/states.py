@@ -69,7 +69,7 @@ class Event(StrEnum):
 
 
 class Count(StrEnum):
-    """How an event changes the retry count."""
+    """Effect of an event on the retry count."""
 
     KEEP = "keep"
     ADD = "add"

@@ -1,4 +1,4 @@
-"""What is secret at rest: sealed with the first of several keys, opened with whichever sealed it.
+"""Seals what is secret at rest with the first of several keys, and opens it with whichever sealed it.
 
 A sealed text is ``sealed:<key>:<base64 of nonce and ciphertext>``, AES-256-GCM, with its place in the
 database as associated data: whoever can write there cannot move it to another row or column. What has another
@@ -55,7 +55,7 @@ class Vault:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What its keys are called: the beginnings of their hashes."""
+        """Names of its keys: the beginnings of their hashes."""
         return tuple(self._ciphers)
 
     def is_current(self, stored: str | None) -> bool:
@@ -103,7 +103,7 @@ def _bound(place: str) -> bytes:
 
 
 def sealed_with(stored: str) -> str | None:
-    """What the key is called that sealed a text; None: it is plain."""
+    """Name of the key that sealed a text; None: it is plain."""
     found = _SEALED.match(stored)
     return None if found is None else found[1]
 

@@ -21,13 +21,13 @@ __all__ = ["HEAD_BYTES_MAX", "ConnectionLimits", "Stage", "Waiting", "address_of
 HEAD_BYTES_MAX: Final = 64 * 1024  # a longer request head: 431, closed
 
 SWEEP_S: Final = 1.0
-"""How often connections that have waited too long are looked for."""
+"""Seconds between looks for connections that have waited too long."""
 
 C = TypeVar("C", bound=Hashable)
 
 
 class Stage(enum.Enum):
-    """What a connection waits for."""
+    """Stage at which a connection waits."""
 
     HANDSHAKE = "handshake"
     HEAD = "head"

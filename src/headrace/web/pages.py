@@ -52,7 +52,7 @@ def plain(status: int, text: str, more: str = "") -> Page:
 
 
 Answer = Callable[[SplitResult], Page | Awaitable[Page]]
-"""What is at an address (path and query), at once or later."""
+"""Function that returns the page at an address (path and query), at once or later."""
 
 
 class PageServer:
@@ -147,7 +147,7 @@ class PageServer:
         connection.send(made, headed)
 
     def _page(self, head: bytes) -> tuple[Page | Awaitable[Page], bool]:
-        """What answers a request head, and whether it asks for the answer's head alone."""
+        """Answer a request head; and whether it asks for the answer's head alone."""
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(line) != 3 or not line[2].startswith("HTTP/1."):
             return plain(400, "this port speaks HTTP/1.1\n"), False
@@ -258,7 +258,7 @@ class PageThread:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port on which it listens."""
         return self._server.port
 
     def close(self) -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.ports import Timer
-from headrace.broker.core.timers import TimerQueue
+from headrace.broker.core.timers import Timer, TimerQueue
 
 
 def test_timers_run_in_order_of_deadline_and_equal_ones_in_order_of_asking() -> None:

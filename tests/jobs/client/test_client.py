@@ -25,9 +25,7 @@ from headrace.jobs.client import (
     worker,
 )
 from headrace.jobs.client.aio import Queue
-from headrace.jobs.http import create_app
-from jobs_contract import ContractTransport
-from jobs_world import World
+from jobs_world import World, jobs_client
 from waiting import until
 
 PUBLISHER: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
@@ -35,8 +33,7 @@ PUBLISHER: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_t
 
 @pytest.fixture
 async def client(world: World) -> AsyncIterator[AsyncJobsClient]:
-    transport = ContractTransport(create_app(world.runtime))
-    async with AsyncJobsClient("http://jobs", transport=transport) as made:
+    async with jobs_client(world.runtime) as made:
         yield made
 
 

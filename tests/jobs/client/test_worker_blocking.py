@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from headrace.jobs.client import AsyncJobsClient, LeasedJob, Worker
+from headrace.jobs.client import LeasedJob, Worker
 from headrace.jobs.client.aio import Queue
-from headrace.jobs.http import create_app
-from jobs_contract import ContractTransport
-from jobs_world import World
+from jobs_world import World, jobs_client
 from waiting import block, until
 
 pytestmark = pytest.mark.one_database
@@ -24,8 +22,7 @@ BLOCKED_S = 0.3
 
 @pytest.fixture
 async def queue(world: World) -> AsyncIterator[Queue]:
-    transport = ContractTransport(create_app(world.runtime))
-    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+    async with jobs_client(world.runtime) as client:
         yield client.queue("c", "k", channel_token="ct", consumer_token="kt")
 
 

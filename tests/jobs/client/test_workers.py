@@ -21,9 +21,7 @@ from headrace.jobs.client import (
     RunningJob,
     Worker,
 )
-from headrace.jobs.http import create_app
-from jobs_contract import ContractTransport
-from jobs_world import World, held
+from jobs_world import World, held, jobs_client
 from waiting import block, until
 
 TOKENS = {"channel_token": "ct", "consumer_token": "kt"}
@@ -150,8 +148,7 @@ async def test_a_coroutine_may_have_an_asynchronous_context_manager_around_it(wo
         said.append("work")
 
     async def run(handler: Any) -> Worker:
-        transport = ContractTransport(create_app(world.runtime))
-        async with AsyncJobsClient("http://jobs", transport=transport) as client:
+        async with jobs_client(world.runtime) as client:
             made = Worker(client.queue("c", "k", **TOKENS), handler, around=[hook], wait_s=1)
             task = asyncio.create_task(made.run())
             await world.broadcast()

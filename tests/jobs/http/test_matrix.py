@@ -206,9 +206,9 @@ NOT_THERE: Final = frozenset({"POST /v2/channel/{channelId}/feed/{feedId}/again"
 def routes(app: Any) -> Iterator[str]:
     """What the application answers: all of it, also what is in no table of endpoints."""
     while not hasattr(app, "routes"):
-        app = getattr(app, "_rest", None) or app._app
+        app = app._app
     for route in app.routes:
-        for method in sorted(route.methods - {"HEAD"}):
+        for method in sorted({*route.methods} - {"HEAD"}):
             yield f"{method} {route.path}"
 
 

@@ -13,16 +13,14 @@ from hypothesis import strategies as st
 
 from headrace.cli import main
 from headrace.jobs import limits
-from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
-from headrace.jobs.http import create_app
+from headrace.jobs.client import OutgoingMessage
 from headrace.jobs.matching.filters import SUBJECT, MessageFilter, compiled, fits
 from headrace.jobs.matching.patterns import fits_one
 from headrace.jobs.models import NewMessage, Options
 from headrace.jobs.seeds import Seeds, apply_seeds
 from headrace.jobs.service import fanning
 from headrace.jobs.service.publishing import publishing
-from jobs_contract import ContractTransport
-from jobs_world import PRODUCER, World
+from jobs_world import PRODUCER, World, jobs_client
 
 TOKENS: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
 
@@ -227,8 +225,7 @@ async def test_a_filter_that_has_gone_with_its_consumer_holds_nothing_back(world
 
 async def test_the_client_names_subjects_one_by_one_and_in_batches(world: World) -> None:
     await world.set_filter(subjects=["ö.*"])
-    transport = ContractTransport(create_app(world.runtime))
-    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+    async with jobs_client(world.runtime) as client:
         for subject, jobs in (("ö.1", 1), ("o.1", 0), (None, 0)):
             made = await client.publish("c", b"x", subject=subject, **TOKENS)
             assert made["jobs"] == jobs
@@ -239,8 +236,7 @@ async def test_the_client_names_subjects_one_by_one_and_in_batches(world: World)
 
 
 async def test_an_ordering_key_is_the_same_from_each_way_of_publishing(world: World) -> None:
-    transport = ContractTransport(create_app(world.runtime))
-    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+    async with jobs_client(world.runtime) as client:
         await client.publish("c", b"x", ordering_key="schlüssel €", **TOKENS)
         batch = [OutgoingMessage(payload=b"y", ordering_key="schlüssel €")]
         await client.publish_batch("c", batch, **TOKENS)

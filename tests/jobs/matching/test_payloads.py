@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 
 from headrace.cli import main
 from headrace.jobs import limits
-from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
-from headrace.jobs.http import create_app
+from headrace.jobs.client import OutgoingMessage
 from headrace.jobs.matching.patterns import MISSING
 from headrace.jobs.matching.payloads import document_of, fitting_paths
 from headrace.jobs.models import NewMessage
 from headrace.jobs.service.publishing import publishing
-from jobs_contract import ContractTransport
-from jobs_world import PRODUCER, World, held
+from jobs_world import PRODUCER, World, held, jobs_client
 
 FIND = "/v2/channel/c/jobs"
 TOKENS: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
@@ -213,8 +211,7 @@ async def test_a_search_is_refused_that_names_no_pattern_or_two_things(world: Wo
 
 
 async def test_the_client_searches_cancels_and_replays_by_payload(world: World) -> None:
-    transport = ContractTransport(create_app(world.runtime))
-    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+    async with jobs_client(world.runtime) as client:
         made = [OutgoingMessage(payload=f'{{"a":"{each}"}}'.encode()) for each in "xyx"]
         await client.publish_batch("c", made, **TOKENS)
         found = [job async for job in client.find_jobs("c", payload={"$.a": "x"})]

@@ -12,16 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli import main
-from headrace.jobs.client import AsyncJobsClient, OutgoingMessage
+from headrace.jobs.client import OutgoingMessage
 from headrace.jobs.errors import JobsError
-from headrace.jobs.http import create_app
 from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.matching.patterns import MISSING, parse_path, value_at
 from headrace.jobs.matching.unique import Unique, key_of
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.retention import Keep
-from jobs_contract import ContractTransport
-from jobs_world import PRODUCER, World, held
+from jobs_world import PRODUCER, World, held, jobs_client
 
 USER = {"by": ["payload:$.user.id"]}
 
@@ -115,9 +113,8 @@ async def test_of_many_at_once_one_is_stored_whichever_process_they_go_through(
     second = service_on(clock=world.clock, options=world.runtime.options)
     await second.start()
     try:
-        transport = ContractTransport(create_app(second))
         tokens: Any = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
-        async with AsyncJobsClient("http://jobs", transport=transport) as client:
+        async with jobs_client(second) as client:
 
             async def one(number: int) -> dict[str, Any]:
                 if number % 3 == 0:

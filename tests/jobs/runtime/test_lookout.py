@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import psycopg
 import pytest
 
 from headrace.clock import SystemClock
 from headrace.jobs import limits
-from headrace.jobs.http import create_app
 from headrace.jobs.models import NewMessage
 from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime.runtime import Runtime
@@ -21,8 +19,7 @@ from headrace.jobs.service.definitions import consumers
 from headrace.jobs.service.definitions.consumers import ConsumerChange
 from headrace.jobs.service.publishing.publishing import Publication, publish_all
 from headrace.jobs.store import Tx, open_database, postgres
-from jobs_contract import ContractTransport
-from jobs_world import World
+from jobs_world import World, http_of
 from waiting import until
 
 WAITERS = 100
@@ -173,13 +170,10 @@ async def test_while_nobody_listens_no_job_waits_longer_than_a_look(
     there = Runtime(open_database(postgres_url, threads=2))
     await here.start()
     await there.start()
-    transport = ContractTransport(create_app(here))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as http:
+    async with http_of(here) as http:
         world = World(http, here, SystemClock())  # type: ignore[arg-type]
         await world.define()
-        other = httpx2.AsyncClient(
-            transport=ContractTransport(create_app(there)), base_url="http://jobs"
-        )
+        other = http_of(there)
         async with waiting(world, 1) as (task,), other:
             assert _silence(postgres_url) >= 1
             await World(other, there, SystemClock()).broadcast()  # type: ignore[arg-type]

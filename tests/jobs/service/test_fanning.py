@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
-from headrace.jobs.http import create_app
 from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.models import Consumer, NewMessage, Options, Waiting
 from headrace.jobs.runtime.runtime import Runtime
@@ -29,8 +27,7 @@ from headrace.jobs.service.leases import Held, completed
 from headrace.jobs.service.publishing import publishing
 from headrace.jobs.service.storing import Fresh, store_messages
 from headrace.jobs.store import Tx, open_database
-from jobs_contract import ContractTransport
-from jobs_world import PRODUCER, World, claim_of, end_of
+from jobs_world import PRODUCER, World, claim_of, end_of, http_of
 
 CONSUMERS = ("k", "k2", "k3")
 FEW = 6
@@ -576,8 +573,7 @@ async def test_a_key_is_one_at_a_time_whatever_isolation_the_database_has_by_def
     sign = "&" if "?" in postgres_url else "?"
     runtime = Runtime(open_database(f"{postgres_url}{sign}options={chosen}", threads=4))
     await runtime.start()
-    transport = ContractTransport(create_app(runtime))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as http:
+    async with http_of(runtime) as http:
         world = World(http, runtime, ManualClock())
         await world.define()
         stored, begun = threading.Event(), threading.Event()

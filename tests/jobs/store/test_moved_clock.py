@@ -7,19 +7,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.jobs.http import create_app
 from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.jobs.store.moved_clock import Steady
 from headrace.jobs.store.sqlite import migrate
-from jobs_contract import ContractTransport
-from jobs_world import World, held
+from jobs_world import World, held, http_of
 
 pytestmark = pytest.mark.one_database
 
@@ -132,8 +129,7 @@ async def test_a_step_while_no_process_runs_is_noticed_by_the_next_one(
     async def run(job: Callable[[World], object]) -> object:
         runtime = Runtime(open_database(url, clock=clock), options, clock=clock)
         await runtime.start()
-        transport = ContractTransport(create_app(runtime))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as http:
+        async with http_of(runtime) as http:
             result = await job(World(http, runtime, clock))  # type: ignore[misc]
         await runtime.close()
         return result

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.handling.threads import as_plain
+from headrace.handling.threads import Threads, as_plain
 
 if TYPE_CHECKING:
     from sim.groups.loop import Process
@@ -89,10 +89,10 @@ class _Thread:
             return
 
 
-class SimulatedThreads:
-    """As many as are wanted at once. See ``headrace.handling.threads.Threads``."""
+class SimulatedThreads(Threads):
+    """As many as are wanted at once, run by the simulation; nothing of the real ones is begun."""
 
-    is_here = False
+    is_here = property(lambda _self: False)
 
     def __init__(self, process: Process, rng: random.Random) -> None:
         self._process = process

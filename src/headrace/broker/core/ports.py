@@ -196,19 +196,6 @@ class Randomness(Protocol):
     def getrandbits(self, k: int, /) -> int: ...
 
 
-class Timer(Protocol):
-    """A callback that was asked for; cancelling one that has run or was cancelled does nothing."""
-
-    def cancel(self) -> None: ...
-
-
-class Timers(Protocol):
-    """Where the core asks to be called later; the hub runs what is due in order of deadline."""
-
-    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call once at or after this reading of ``Clock.monotonic_ns``."""
-
-
 _Bytes: TypeAlias = bytes  # a stream store has a property called bytes
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 _COMPACT_AT = 1024  # cancelled timers in the heap before a sweep is worth its cost
 
 
-class _Timer:
-    """One callback; a ``None`` callback means cancelled or done."""
+class Timer:
+    """A callback that was asked for; a ``None`` callback means cancelled or done."""
 
     __slots__ = ("callback", "queue", "queued")
 
@@ -23,6 +23,7 @@ class _Timer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
+        """Do not call it; nothing if it has run or was cancelled."""
         if self.callback is not None:
             self.callback = None
             if self.queued:
@@ -30,10 +31,10 @@ class _Timer:
 
 
 class TimerQueue:
-    """Implements the ``Timers`` port. Deadlines are readings of ``Clock.monotonic_ns``."""
+    """Where the core asks to be called later; the hub runs what is due, in order of deadline."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, _Timer]] = []
+        self._heap: list[tuple[int, int, Timer]] = []
         self._order = 0
         self._cancelled = 0
 
@@ -41,8 +42,9 @@ class TimerQueue:
         """How many timers are still to run."""
         return len(self._heap) - self._cancelled
 
-    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> _Timer:
-        timer = _Timer(self, callback)
+    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
+        """Call once at or after this reading of ``Clock.monotonic_ns``."""
+        timer = Timer(self, callback)
         self._order += 1  # equal deadlines run in the order they were asked for
         heapq.heappush(self._heap, (deadline_ns, self._order, timer))
         return timer
@@ -66,7 +68,7 @@ class TimerQueue:
         ``is_over`` says so, which is asked after each.
         """
         heap = self._heap
-        due: list[tuple[int, int, _Timer]] = []
+        due: list[tuple[int, int, Timer]] = []
         while heap and heap[0][0] <= now_ns:
             entry = heapq.heappop(heap)
             timer = entry[2]

@@ -1,4 +1,4 @@
-"""What the pages ask, by noun. Each module has ``ROUTES``: method, path, handler.
+"""Routes of the pages, by noun. Each module has ``ROUTES``: method, path, handler.
 
 A handler gets the sources and the request, and returns a document. What it raises becomes an answer,
 see ``answers.route``.

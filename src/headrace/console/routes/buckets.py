@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
-from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
@@ -14,7 +13,7 @@ from ...api.times import format_time
 from ...client.kv import KeyValue
 from ...client.objects.info import ObjectInfo, ObjectNotFoundError
 from .. import payloads
-from ..answers import RefusedError, answer, body_of, confirm, query_number
+from ..answers import RefusedError, attachment, body_of, confirm, query_number
 from ..sources import Sources
 from ..subjects import SHOWN, subjects_of
 
@@ -99,7 +98,7 @@ async def drop(sources: Sources, request: Request) -> Any:
     confirm(await body_of(request), name)
     await sources.js.delete_key_value(name)
     await sources.watcher.refresh()
-    return answer({})
+    return {}
 
 
 async def _bucket(sources: Sources, request: Request) -> KeyValue:
@@ -138,9 +137,8 @@ async def download(sources: Sources, request: Request) -> StreamingResponse:
             async for chunk in reader:
                 yield chunk
 
-    file = quote(name.rpartition("/")[2] or "object", safe="")
     headers = {
-        "content-disposition": f"attachment; filename*=UTF-8''{file}",
+        "content-disposition": attachment(name.rpartition("/")[2] or "object"),
         "content-length": str(info.size),
         "cache-control": "no-store",
     }

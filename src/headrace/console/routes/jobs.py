@@ -250,7 +250,7 @@ async def consumer(sources: Sources, request: Request) -> Any:
 
 
 async def calls(sources: Sources, request: Request) -> Any:
-    """How a consumer's endpoint answered in the last day, by column, as a plot takes it: a point a slot."""
+    """Calls of a consumer's endpoint in the last day, by column, as a plot takes it: a point a slot."""
     found = await sources.jobs(f"{consumer_path(request)}/calls")
     return understood(lambda: _columns(found["slot_seconds"], found["slots"], time.time()), _WHO)
 
@@ -278,7 +278,7 @@ def _columns(
 
 
 async def put_filter(sources: Sources, request: Request) -> Any:
-    """Which messages a consumer gets from now on: ``subjects``, ``headers``, ``payload``; none is all."""
+    """Change what a consumer gets from now on: ``subjects``, ``headers``, ``payload``; none is all."""
     said = await body_of(request)
     wanted = {
         "subjects": said.get("subjects", []),

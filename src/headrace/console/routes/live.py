@@ -1,4 +1,4 @@
-"""What moves: the looks, and new messages of a stream, as server-sent events; and the past as curves."""
+"""Live pages: the looks, and new messages of a stream, as server-sent events; and the past as curves."""
 
 from __future__ import annotations
 

@@ -6,10 +6,9 @@ otherwise each is asked for, a page's worth at most.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,7 +19,7 @@ from ...client.jetstream.stored_message import StreamMessage, if_found, is_marke
 from ...client.jetstream.stream import Stream
 from ...subjects import is_valid_pattern
 from .. import payloads
-from ..answers import RefusedError, query_number
+from ..answers import RefusedError, attachment, query_number
 from ..sources import Sources
 
 PAGE: Final = 100
@@ -30,6 +29,10 @@ SINGLE_MAX: Final = 50  # messages a page, where each is a question of its own
 BACK_TRIES: Final = 24  # doubling windows: 100 × 2²⁴ sequences
 MARKER_TRIES: Final = 100  # answers in a row with nothing but markers
 SEQUENCE_MAX: Final = (1 << 63) - 1
+MESSAGES_MAX: Final = 20_000  # looked at for one answer
+ASKED_MAX: Final = 1_000  # looked at for one answer where each is a question of its own
+BYTES_MAX: Final = 32 * 1024 * 1024
+_AT_ONCE: Final = 500
 
 
 def row_of(
@@ -44,6 +47,16 @@ def row_of(
         "headers": headers,
         "preview": payloads.preview(payload),
     }
+
+
+def _row(message: StreamMessage) -> dict[str, Any]:
+    return row_of(
+        message.sequence,
+        message.subject,
+        message.timestamp_ns,
+        message.payload,
+        len(message.headers),
+    )
 
 
 async def page(sources: Sources, request: Request) -> Any:
@@ -72,10 +85,7 @@ async def page(sources: Sources, request: Request) -> Any:
         "first_seq": first,
         "last_seq": last,
         "total": info.state.messages,
-        "messages": [
-            row_of(each.sequence, each.subject, each.timestamp_ns, each.payload, len(each.headers))
-            for each in found
-        ],
+        "messages": [_row(each) for each in found],
     }
 
 
@@ -97,7 +107,7 @@ async def payload(sources: Sources, request: Request) -> Any:
         message.payload,
         headers={
             "cache-control": "no-store",
-            "content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+            "content-disposition": attachment(name),
         },
         media_type="application/octet-stream",
     )
@@ -124,13 +134,13 @@ class Reader:
         self, stream: Stream, subject: str, *, direct: bool, markers: bool = False
     ) -> None:
         self._stream, self._subject = stream, subject
-        self._direct, self._markers = direct, markers
+        self.direct, self._markers = direct, markers
 
     async def after(
         self, begin: int, count: int, start: datetime | None = None
     ) -> list[StreamMessage]:
-        """Up to ``count`` messages at or after ``begin``, or stored at or after ``start``; fewer where an
-        answer is large. None only if there are no more.
+        """Read up to ``count`` messages at or after ``begin``, or stored at or after ``start``; fewer where
+        an answer is large. None only if there are no more.
         """
         found: list[StreamMessage] = []
         for _ in range(MARKER_TRIES):
@@ -142,7 +152,7 @@ class Reader:
         return found
 
     async def _get(self, begin: int, count: int, start: datetime | None) -> list[StreamMessage]:
-        if self._direct:
+        if self.direct:
             batch = await self._stream.get_batch(
                 count, subject=self._subject, sequence=begin, start_time=start, max_bytes=PAGE_BYTES
             )
@@ -162,7 +172,7 @@ class Reader:
 
     async def before(self, end: int, first: int, count: int) -> list[StreamMessage]:
         """The last ``count`` messages before ``end``: in windows that double until there are enough."""
-        count = count if self._direct else min(count, SINGLE_MAX)
+        count = count if self.direct else min(count, SINGLE_MAX)
         found: list[StreamMessage] = []
         width = count
         for _ in range(BACK_TRIES):
@@ -178,12 +188,55 @@ class Reader:
         """The last ``count`` messages from ``begin`` up to ``end``."""
         kept: list[StreamMessage] = []
         while begin < end:
-            part = await self.after(begin, PAGE_MAX if self._direct else SINGLE_MAX)
+            part = await self.after(begin, PAGE_MAX if self.direct else SINGLE_MAX)
             kept = [*kept, *(each for each in part if each.sequence < end)][-count:]
             if not part or part[-1].sequence >= end - 1:
                 break
             begin = part[-1].sequence + 1
         return kept
+
+
+class Scan:
+    """Goes through a stream in its order, as far as one answer may look.
+
+    Args:
+        reader: reads the messages.
+        begin: the first sequence to look at.
+        start: look at nothing stored before.
+
+    Attributes:
+        is_full: set by whoever has found enough: the scan ends before the next message.
+        looked: how many messages it has looked at.
+        next: where to go on, 0 at the end.
+    """
+
+    def __init__(self, reader: Reader, begin: int, start: datetime | None = None) -> None:
+        self._reader = reader
+        self._start = start
+        self.is_full = False
+        self.looked = 0
+        self.next = begin
+
+    async def messages(
+        self, is_behind: Callable[[StreamMessage], bool]
+    ) -> AsyncIterator[StreamMessage]:
+        """The messages, up to the first one that is behind what is looked for."""
+        most, nbytes = MESSAGES_MAX if self._reader.direct else ASKED_MAX, 0
+        while self.next:
+            part = await self._reader.after(self.next, _AT_ONCE, self._start)
+            self._start = None
+            if not part:
+                self.next = 0
+            for each in part:
+                if is_behind(each):
+                    self.next = 0
+                    return
+                if self.is_full or self.looked >= most or nbytes >= BYTES_MAX:
+                    return
+                self.next = each.sequence + 1
+                self.looked += 1
+                nbytes += len(each.payload)
+                yield each
 
 
 def filter_of(subject: str) -> str:
@@ -206,13 +259,9 @@ def time_of(text: str) -> datetime:
         raise RefusedError(400, "not_accepted", f"not a time: {text[:40]!r}") from error
 
 
-MESSAGES_MAX: Final = 20_000  # looked at for one answer
-ASKED_MAX: Final = 1_000  # the same, where each is a question of its own
-BYTES_MAX: Final = 32 * 1024 * 1024
 FOUND_MAX: Final = 200
 JSON_BYTES_MAX: Final = 1024 * 1024  # a longer payload is not read as JSON
 _TEXT_MAX: Final = 1000
-_AT_ONCE: Final = 500
 _WORDS: Final = {True: "true", False: "false", None: "null"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -236,32 +285,13 @@ async def search(sources: Sources, request: Request) -> Any:
     begin = max(
         query_number(request, "from", 1, SEQUENCE_MAX), 1 if start else info.state.first_seq
     )
-    most = MESSAGES_MAX if info.config.allow_direct else min(ASKED_MAX, MESSAGES_MAX)
-    found: list[dict[str, Any]] = []
-    looked = nbytes = 0
-    while looked < most and nbytes < BYTES_MAX and len(found) < FOUND_MAX:
-        part = await reader.after(begin, _AT_ONCE, start)
-        start = None
-        if not part:
-            begin = 0
-            break
-        for each in part:
-            begin = each.sequence + 1
-            if until_ns and each.timestamp_ns > until_ns:
-                begin = 0  # times rise with the sequences
-                break
-            looked += 1
-            nbytes += len(each.payload)
-            if test(each):
-                size = len(each.headers)
-                found.append(
-                    row_of(each.sequence, each.subject, each.timestamp_ns, each.payload, size)
-                )
-                if len(found) == FOUND_MAX:
-                    break
-        if not begin:
-            break
-    return {"messages": found, "looked": looked, "next": begin}
+    scan, found = Scan(reader, begin, start), list[dict[str, Any]]()
+    # Times rise with the sequences.
+    async for each in scan.messages(lambda each: 0 < until_ns < each.timestamp_ns):
+        if test(each):
+            found.append(_row(each))
+            scan.is_full = len(found) == FOUND_MAX
+    return {"messages": found, "looked": scan.looked, "next": scan.next}
 
 
 def _last_ns(moment: datetime) -> int:

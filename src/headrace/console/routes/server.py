@@ -48,7 +48,7 @@ _WHO_AM_I: Final = "$SYS.REQ.USER.INFO"
 
 
 async def own_account(sources: Sources, request: Request) -> Any:
-    """Who the console's user is, and what the account may use, and uses."""
+    """Account of the console's user: who that is, what the account may use, and uses."""
     del request
     return {**to_wire(await sources.js.account_info()), **await _who(sources)}
 
@@ -113,7 +113,7 @@ def _count(document: Mapping[str, Any], name: str) -> int:
 
 
 async def alerts(sources: Sources, request: Request) -> Any:
-    """What ``headrace doctor`` says of streams, consumers and groups."""
+    """Findings of ``headrace doctor`` about streams, consumers and groups."""
     del request
     return await sources.alerts.document()
 

@@ -1,4 +1,4 @@
-"""What the console says of itself: who is logged in, and the newest look for scrapers at ``/metrics``."""
+"""Sessions of the console: who is logged in, and the newest look for scrapers at ``/metrics``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..sources import Sources
 
 
 async def look(sources: Sources, request: Request) -> Any:
-    """What this console is, and whether the browser may use it."""
+    """Describe this console, and whether the browser may use it."""
     logins: Logins | None = request.app.state.logins
     servers: Servers = request.app.state.servers
     settings = sources.settings

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from ...api.base import to_wire
 from ...api.streams import StreamConfig
 from ...client.jetstream.streams import loss_of
-from ...subjects import is_literal
 from ..answers import (
     RefusedError,
     body_of,
     changes_between,
+    check_literal,
     config_of,
     confirm,
     number_of,
@@ -25,6 +25,7 @@ from ..answers import (
 from ..look import stream_row
 from ..sources import Sources
 from ..subjects import SHOWN, subjects_of
+from .messages import sequence_of
 
 OFFSET_MAX: Final = 1 << 40
 
@@ -97,12 +98,10 @@ async def delete(sources: Sources, request: Request) -> Any:
 
 async def delete_message(sources: Sources, request: Request) -> Any:
     """Delete one message and overwrite its bytes."""
-    text = request.path_params["sequence"]
-    if not text.isdigit() or len(text) > 19:
-        raise RefusedError(400, "not_accepted", "a sequence is a whole number")
-    confirm(await body_of(request), text)
+    sequence = sequence_of(request)
+    confirm(await body_of(request), request.path_params["sequence"])
     stream = await sources.js.stream(request.path_params["stream"])
-    await stream.delete_message(int(text))
+    await stream.delete_message(sequence)
     return {}
 
 
@@ -113,10 +112,7 @@ async def publish(sources: Sources, request: Request) -> Any:
     """
     said = await body_of(request)
     subject = text_of(said, "subject")
-    if not is_literal(subject.encode("utf-8", "replace")):
-        raise RefusedError(
-            400, "not_accepted", f"not a subject without wildcards: {subject[:200]!r}"
-        )
+    check_literal(subject)
     ack = await sources.js.publish(
         subject,
         _payload(said),

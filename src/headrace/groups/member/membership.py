@@ -14,7 +14,7 @@ from ...client.seam import Residence
 from ...errors import JetStreamApiError
 from ...handling.callbacks import check_callback, check_plain
 from ...handling.failure import OnFailure, Stop
-from ...handling.threads import OwnThreads, Threads
+from ...handling.threads import Threads
 from ..errors import GroupConfigurationError, GroupError, GroupNotFoundError, NotAMemberError
 from ..record.names import check_member_name, elastic_stream
 from ..record.records import ElasticGroup, StaticGroup, first_of
@@ -114,7 +114,7 @@ class Membership(Generic[G]):
         self._key = key
         self._on_failure: OnFailure = Stop() if on_failure is None else on_failure
         self._random = random or random_module.Random()
-        self._threads = threads or OwnThreads(concurrency, f"member {member} of {group}")
+        self._threads = threads or Threads(concurrency, f"member {member} of {group}")
         self._loop_watch: LoopWatch | None = None
         self._shared: Shared | None = None
         self._consumers: dict[str, MemberConsumer] = {}

@@ -396,7 +396,7 @@ class AsyncJobsClient:
     async def endpoint_calls(
         self, channel: str, consumer: str, *, last_s: float = 86_400.0
     ) -> list[dict[str, Any]]:
-        """How the endpoint of a push consumer answered lately: each five minutes with calls, oldest first.
+        """Calls of a push consumer's endpoint lately: each five minutes with calls, oldest first.
 
         Each has ``at``, ``calls``, ``failed``, ``p50_seconds`` and ``p95_seconds``, of all processes
         together; they are told every ten seconds and kept for a day.
@@ -424,7 +424,7 @@ class AsyncJobsClient:
         )
         while path:
             page = await self._do(management.jobs_page(path))
-            for job in page.jobs:
+            for job in page.items:
                 yield job
             path = page.next
 
@@ -477,7 +477,7 @@ class AsyncJobsClient:
         path: str | None = management.dead_path(channel, consumer)
         while path:
             page = await self._do(management.dead_page(path))
-            for job in page.jobs:
+            for job in page.items:
                 yield job
             path = page.next
 

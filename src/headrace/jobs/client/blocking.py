@@ -395,7 +395,7 @@ class JobsClient:
     def endpoint_calls(
         self, channel: str, consumer: str, *, last_s: float = 86_400.0
     ) -> list[dict[str, Any]]:
-        """How the endpoint of a push consumer answered lately: each five minutes with calls, oldest first.
+        """Calls of a push consumer's endpoint lately: each five minutes with calls, oldest first.
 
         Each has ``at``, ``calls``, ``failed``, ``p50_seconds`` and ``p95_seconds``, of all processes
         together; they are told every ten seconds and kept for a day.
@@ -423,7 +423,7 @@ class JobsClient:
         )
         while path:
             page = self._do(management.jobs_page(path))
-            yield from page.jobs
+            yield from page.items
             path = page.next
 
     def cancel_jobs(
@@ -475,7 +475,7 @@ class JobsClient:
         path: str | None = management.dead_path(channel, consumer)
         while path:
             page = self._do(management.dead_page(path))
-            yield from page.jobs
+            yield from page.items
             path = page.next
 
     def requeue_dead(self, channel: str, consumer: str, *, consumer_token: str = "") -> None:

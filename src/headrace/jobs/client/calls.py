@@ -45,7 +45,7 @@ _UNREADABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a client connects to its service."""
+    """Settings with which a client connects to its service."""
 
     url: str
     admin_token: str | None = field(repr=False)
@@ -97,7 +97,7 @@ class Call(Generic[T]):
     accept: tuple[int, ...] = ()
 
     def timeout_s(self, usual_s: float) -> float:
-        """How long to wait for the answer."""
+        """Seconds to wait for the answer."""
         return max(usual_s, self.timeout_min_s) + self.wait_s
 
     def sent_headers(self) -> dict[bytes, bytes]:
@@ -141,7 +141,7 @@ class Tokens:
 
 
 def _given(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those that have a value."""
+    """Leave out what has no value."""
     return {name: value for name, value in headers.items() if value}
 
 
@@ -161,14 +161,14 @@ class LeasedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a job is: the share that is ``done``, 0 to 1, a ``note``, or both."""
+    """Progress of a job: the share that is ``done``, 0 to 1, a ``note``, or both."""
 
     done: float | None = None
     note: str = ""
 
     @classmethod
     def made(cls, done: float | None, note: str) -> Progress:
-        """As it can be sent. Raises ValueError for a share that is none, and where nothing is said."""
+        """Check it, for sending. Raises ValueError for a share that is none, and where nothing is said."""
         if done is not None and not 0 <= done <= 1:
             raise ValueError(f"done is {done}; accepted: a share of the work, 0 to 1")
         if done is None and not note:
@@ -253,7 +253,7 @@ def _half_character(error: UnicodeEncodeError) -> JobsError:
 
 
 class MessageOptions(TypedDict, total=False):
-    """What ``publish`` may say of a message beside its payload."""
+    """Fields of a message that ``publish`` takes beside its payload."""
 
     content_type: str
     """``application/octet-stream``, if not given."""
@@ -268,10 +268,10 @@ class MessageOptions(TypedDict, total=False):
     """Jobs of one key are handed out one at a time, in order."""
 
     subject: str | None
-    """What it is about, such as ``orders.eu.paid``: the filters of consumers go by it."""
+    """Subject, such as ``orders.eu.paid``: the filters of consumers go by it."""
 
     scheduled_for: str | None
-    """When it is dispatched, RFC 3339; at once, if not given."""
+    """Time at which it is dispatched, RFC 3339; at once, if not given."""
 
     metadata: Mapping[str, str] | None
     """Headers that are stored, and handed on with its jobs."""

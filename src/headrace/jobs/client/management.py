@@ -12,7 +12,7 @@ from ...retries import Patience
 from ..errors import JobsError
 from .calls import Call, ServiceAnswer, Tokens, as_form, as_json, mapping, path_of, queue_path
 
-__all__ = ["DeadPage"]
+__all__ = ["ListPage"]
 
 
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -23,18 +23,28 @@ _LONG_S: Final = 600.0  # for calls about all dead jobs
 
 
 @dataclass(frozen=True, slots=True)
-class DeadPage:
-    """A page of dead jobs, and the path of the next page, if there is one."""
+class ListPage:
+    """A page of a list, and the path of the next page, if there is one."""
 
-    jobs: list[dict[str, Any]]
+    items: list[dict[str, Any]]
     next: str | None
+
+
+def _page(name: str, pages: str = "pages") -> Callable[[ServiceAnswer], ListPage]:
+    """Read the list of this name, and the links that stand beside it."""
+
+    def read(answer: ServiceAnswer) -> ListPage:
+        page = mapping(answer)
+        return ListPage(page[name], page[pages].get("next"))
+
+    return read
 
 
 # Definitions
 
 
 def patience(wait_s: float, clock: Callable[[], float]) -> Patience:
-    """For a refusal that ends by itself: jobs run, or are on their way."""
+    """Make the patience with a refusal that ends by itself: jobs run, or are on their way."""
     return Patience(wait_s, clock, _AGAIN_S, _AGAIN_S)
 
 
@@ -67,7 +77,7 @@ def define(path: str, version: str | None, **fields: str | int | None) -> Call[d
 
 
 class ConsumerChange(TypedDict, total=False):
-    """What ``patch_consumer`` may change; what is left out stays."""
+    """Settings that ``patch_consumer`` may change; what is left out stays."""
 
     settings: Mapping[str, Any] | None
     """Its own settings, by name; those that are left out stay."""
@@ -79,20 +89,20 @@ class ConsumerChange(TypedDict, total=False):
     """True: take it up again, after it was disabled because it failed for too long."""
 
     max_retries: int | None
-    """How often a job is tried again before it is dead."""
+    """Number of times that a job is tried again before it is dead."""
 
     dry_run: bool
     """True: change nothing. The answer's ``dying`` says how many unfinished jobs would die of their next
     failure by a lower ``max_retries``."""
 
     name: str
-    """For people."""
+    """Name for people."""
 
     type: Literal["push", "pull"]
     """Whether jobs are sent to it, or it claims them."""
 
     callback_url: str | None
-    """Where jobs are sent to, if it is pushed to."""
+    """URL to which jobs are sent, if it is pushed to."""
 
 
 def change(channel: str, consumer: str, fields: Mapping[str, Any]) -> Call[dict[str, Any]]:
@@ -195,14 +205,6 @@ def _slots(answer: ServiceAnswer) -> list[dict[str, Any]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class JobsPage:
-    """A page of jobs, and the path of the next page, if there is one."""
-
-    jobs: list[dict[str, Any]]
-    next: str | None
-
-
 def jobs_path(
     channel: str,
     consumer: str | None,
@@ -224,17 +226,12 @@ def jobs_path(
     return path_of("v2", "channel", channel, "jobs") + (f"?{query}" if query else "")
 
 
-def jobs_page(path: str) -> Call[JobsPage]:
-    return Call("GET", path, _jobs_page)
-
-
-def _jobs_page(answer: ServiceAnswer) -> JobsPage:
-    page = mapping(answer)
-    return JobsPage(page["jobs"], page["pages"].get("next"))
+def jobs_page(path: str) -> Call[ListPage]:
+    return Call("GET", path, _page("jobs"))
 
 
 def _patterns(given: Mapping[str, str | Sequence[str]] | None) -> dict[str, Sequence[str]]:
-    """Of each path the patterns; one may stand by itself."""
+    """List the patterns of each path; one may stand by itself."""
     return {
         path: [patterns] if isinstance(patterns, str) else list(patterns)
         for path, patterns in (given or {}).items()
@@ -242,53 +239,53 @@ def _patterns(given: Mapping[str, str | Sequence[str]] | None) -> dict[str, Sequ
 
 
 class JobsToCancel(TypedDict, total=False):
-    """Which jobs ``cancel_jobs`` means; a filter at least."""
+    """Filters of ``cancel_jobs``; one at least."""
 
     job: str | None
-    """This one."""
+    """Job of this id alone."""
 
     consumer: str | None
-    """Those of this consumer."""
+    """Jobs of this consumer."""
 
     message: str | None
-    """Those of this message."""
+    """Jobs of this message."""
 
     states: Sequence[str]
     """QUEUED, INFLIGHT; both, if not given."""
 
     older_than_s: float
-    """Those made so many seconds ago, or before."""
+    """Jobs made so many seconds ago, or before."""
 
     payload: Mapping[str, str | Sequence[str]] | None
-    """Those of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
+    """Jobs of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
 
     dry_run: bool
     """True: change nothing."""
 
 
 class JobsToReplay(TypedDict, total=False):
-    """Which jobs ``replay_jobs`` means: of messages, or of a time."""
+    """Filters of ``replay_jobs``: by messages, or by a time."""
 
     consumer: str | None
-    """Those of this consumer; of each, if not given."""
+    """Jobs of this consumer; of each, if not given."""
 
     messages: Sequence[str]
-    """Those of these messages."""
+    """Jobs of these messages."""
 
     states: Sequence[str]
     """DELIVERED, DEAD; both, if not given."""
 
     since: str | None
-    """Those made since then, RFC 3339."""
+    """Jobs made since then, RFC 3339."""
 
     until: str | None
-    """Those made until then; until now, if not given."""
+    """Jobs made until then; until now, if not given."""
 
     payload: Mapping[str, str | Sequence[str]] | None
-    """Those of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
+    """Jobs of messages with such values, by their paths: ``{"$.order.id": "7"}``; ``*`` is any text."""
 
     rate_per_s: float
-    """So many in a second; all at once, if not given."""
+    """Rate of jobs in a second; all at once, if not given."""
 
     dry_run: bool
     """True: change nothing."""
@@ -314,13 +311,13 @@ def replay(channel: str, wanted: Mapping[str, Any]) -> Call[dict[str, Any]]:
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What a schedule may have beside its pattern and its payload."""
+    """Fields of a schedule beside its pattern and its payload."""
 
     time_zone: str
     """Whose clock the pattern means, such as ``Europe/Berlin``; UTC, if not given."""
 
     missed: Literal["once", "all", "skip"]
-    """What becomes of times at which no service ran: one message for all (if not given), each, none."""
+    """Treatment of times at which no service ran: one message for all (if not given), each, none."""
 
     paused: bool
     """True: publish nothing until it is put again without."""
@@ -335,7 +332,7 @@ class ScheduleOptions(TypedDict, total=False):
     """Jobs of one key are handed out one at a time, in order."""
 
     subject: str | None
-    """What the messages are about: the filters of consumers go by it."""
+    """Subject of the messages: the filters of consumers go by it."""
 
     metadata: Mapping[str, str]
     """Headers of the messages."""
@@ -378,13 +375,8 @@ def dead_path(channel: str, consumer: str) -> str:
     return path_of("channel", channel, "consumer", consumer, "dlq")
 
 
-def dead_page(path: str) -> Call[DeadPage]:
-    return Call("GET", path, _dead_page)
-
-
-def _dead_page(answer: ServiceAnswer) -> DeadPage:
-    page = mapping(answer)
-    return DeadPage(page["DeadJobs"], page["Pages"].get("next"))
+def dead_page(path: str) -> Call[ListPage]:
+    return Call("GET", path, _page("DeadJobs", "Pages"))
 
 
 def requeue_dead(channel: str, consumer: str, consumer_token: str) -> Call[None]:
@@ -405,14 +397,6 @@ def _deleted(answer: ServiceAnswer) -> int:
 KEYS: Final = "/v2/keys"
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage:
-    """A page of a list, and the path of the next page, if there is one."""
-
-    items: list[dict[str, Any]]
-    next: str | None
-
-
 def create_key(
     name: str, scopes: Sequence[str], channels: Sequence[str], expires_in_s: float | None
 ) -> Call[dict[str, Any]]:
@@ -426,7 +410,7 @@ def create_key(
 
 
 def keys_page(path: str) -> Call[ListPage]:
-    return Call("GET", path, lambda answer: _page(answer, "keys"))
+    return Call("GET", path, _page("keys"))
 
 
 def revoke_key(key: str) -> Call[None]:
@@ -439,9 +423,4 @@ def audit_path(key: str | None, channel: str | None) -> str:
 
 
 def audit_page(path: str) -> Call[ListPage]:
-    return Call("GET", path, lambda answer: _page(answer, "entries"))
-
-
-def _page(answer: ServiceAnswer, name: str) -> ListPage:
-    page = mapping(answer)
-    return ListPage(page[name], page["pages"].get("next"))
+    return Call("GET", path, _page("entries"))

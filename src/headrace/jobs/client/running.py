@@ -87,7 +87,7 @@ Hook = Callable[[RunningJob], AbstractContextManager[object] | AbstractAsyncCont
 
 
 class Turn:
-    """What worker and handler know of one job that is worked on.
+    """State of one job that is worked on, shared by worker and handler.
 
     Attributes:
         job: as it was claimed.
@@ -176,7 +176,7 @@ async def _awaited(
 
 
 def _outcome(call: Callable[[], object]) -> tuple[object, BaseException | None]:
-    """What it returns, or raises: SystemExit and its like end a job, not a worker."""
+    """Return its result, or its error: SystemExit and its like end a job, not a worker."""
     try:
         return call(), None
     except BaseException as error:
@@ -184,7 +184,7 @@ def _outcome(call: Callable[[], object]) -> tuple[object, BaseException | None]:
 
 
 def _plain(handler: Handler, hooks: Sequence[Hook], job: RunningJob) -> Any:
-    """On a thread. What it returns is awaited on the loop, where it can be."""
+    """Call it on a thread. What it returns is awaited on the loop, where it can be."""
     result: Any = None  # also where a hook keeps an error to itself
     with ExitStack() as around:
         for hook in hooks:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypedDict
 
 from ...errors import ConfigurationError
-from ...handling.threads import OwnThreads
+from ...handling.threads import Threads
 from .. import limits
 from ..errors import JobsError
 from . import tracing
@@ -54,7 +54,7 @@ class WorkerOptions(TypedDict, total=False):
     """The keywords of ``worker``."""
 
     concurrency: int
-    """How many jobs are worked on at once; 10 by default."""
+    """Number of jobs that are worked on at once; 10 by default."""
 
     lease_s: float
     """Seconds for which a job is ours, extended while it is worked on; 30 by default."""
@@ -106,7 +106,7 @@ class Worker:
         self._is_async = is_async(handler)
         self._around = tuple(around)
         # For plain functions. The loop's own threads are few, and other code needs them.
-        self._threads = OwnThreads(concurrency, "job", waits=False)
+        self._threads = Threads(concurrency, "job", waits=False)
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._wait_s = wait_s
@@ -225,7 +225,7 @@ class Worker:
             await asyncio.wait(rest, timeout=_ENDING_S)
 
     def _end(self, turn: Turn, why: Over) -> asyncio.Task[None] | None:
-        """Nobody waits for this handler any more. Returns its task, if that was cancelled."""
+        """Wait for this handler no more. Returns its task, if that was cancelled."""
         turn.over = why
         running = self._running.get((turn.job.id, turn.job.lease))
         if running is None or turn.on_thread:
@@ -332,7 +332,7 @@ class Worker:
                 return
 
     def _log(self, job: LeasedJob, raised: BaseException, reason: str) -> None:
-        """What a handler raised. A formatter of logs may fail at it: it is reported all the same."""
+        """Log what a handler raised. A formatter of logs may fail at it: it is reported all the same."""
         try:
             _LOG.warning("%s: job %s failed", self._queue.name, job.id, exc_info=raised)
         except Exception:
@@ -419,7 +419,7 @@ class Worker:
 
 
 def _reason(error: BaseException) -> str:
-    """What is reported of an exception, whose text may raise one itself."""
+    """Describe an exception for the report; its text may raise one itself."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception as other:
@@ -427,7 +427,7 @@ def _reason(error: BaseException) -> str:
 
 
 def parts_of(worker: Worker) -> tuple[Callable[[], Awaitable[None]], Callable[[], None]]:
-    """What runs a worker without an eye on signals, and what is to be called at one: for the blocking one."""
+    """Return what runs a worker without an eye on signals, and what is to be called at one."""
     return worker._serve, worker._signalled
 
 
@@ -450,5 +450,5 @@ def _tell_loop(loop: asyncio.AbstractEventLoop, tell: Callable[[], object]) -> N
 
 
 def _batch_of(jobs: list[LeasedJob]) -> list[LeasedJob]:
-    """As many jobs as one request may have; the service rejects a batch that names a job twice."""
+    """Take as many jobs as one request may have; the service rejects a batch that names a job twice."""
     return list({job.id: job for job in reversed(jobs[:_BATCH])}.values())

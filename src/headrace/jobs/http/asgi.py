@@ -1,8 +1,4 @@
-"""Between the listener and the endpoints: what every request passes, whatever it asks for.
-
-``Front`` finds the endpoint, in a table by method and number of segments: Starlette asks one pattern
-after the other, and wraps each request several times, which costs more than a whole publish otherwise.
-What no endpoint is for (another method, a slash too many, nothing at all) goes to its application.
+"""Checks between the listener and the endpoints, which every request passes, whatever it asks for.
 
 An optional gateway signs requests with a shared secret (``X-Broker-Signature``), as the predecessor's
 clients do: ``t=<unix seconds>,v1=<hex>``, HMAC-SHA256 over ``<t>.<body>``. With ``v2`` the method, the
@@ -19,13 +15,10 @@ import itertools
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar, overload
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
-from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -34,16 +27,14 @@ from ...visitors import Names, is_foreign
 from ..errors import JobsError
 from ..runtime.runtime import Runtime
 from . import shapes
-from .request.endpoint import Endpoint
+from .request.endpoint import is_legacy
 
 __all__ = [
-    "Front",
     "Gateway",
     "GatewayMiddleware",
     "RequestId",
     "VisitorGuard",
     "problem_response",
-    "send_problem",
 ]
 
 
@@ -129,9 +120,6 @@ class RequestId:
         self._count = itertools.count()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         request_id = given if _SANE_ID.match(given) else self._made()
 
@@ -157,7 +145,7 @@ class GatewayMiddleware:
         self._runtime = runtime
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self._gateway.is_exempt(scope["path"]):
+        if self._gateway.is_exempt(scope["path"]):
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
@@ -174,7 +162,7 @@ class GatewayMiddleware:
                 self._runtime.now_us() / 1e6,
             )
         except JobsError as error:
-            await send_problem(error, scope, receive, send)
+            await problem_response(error, scope)(scope, receive, send)
             return
         handed = False
 
@@ -201,31 +189,21 @@ class GatewayMiddleware:
         return body
 
 
-def problem_response(error: JobsError, *, as_text: bool) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """The body and the headers that describe ``error``."""
-    headers = []
+def problem_response(error: JobsError, scope: Scope) -> Response:
+    """Describe ``error``: plain text on the specification's routes unless JSON is accepted."""
+    headers = {}
     if error.retry_after_s is not None:
-        headers.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
-    if as_text:
+        headers["retry-after"] = str(max(1, round(error.retry_after_s)))
+    if _wants_text(scope):
         sentence = error.message if error.field is None else f"{error.message} ({error.field})"
-        headers.append((b"content-type", b"text/plain; charset=utf-8"))
-        return sentence.encode(), headers
-    headers.append((b"content-type", b"application/json"))
-    return msgspec.json.encode(shapes.Problem(error.code, error.message, error.field)), headers
+        return Response(sentence, error.status, headers, media_type="text/plain")
+    body = msgspec.json.encode(shapes.Problem(error.code, error.message, error.field))
+    return Response(body, error.status, headers, media_type="application/json")
 
 
-async def send_problem(error: JobsError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with ``error``; plain text on the specification's routes unless JSON is accepted."""
-    del receive
-    body, headers = problem_response(error, as_text=wants_text(scope))
-    headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def wants_text(scope: Scope) -> bool:
+def _wants_text(scope: Scope) -> bool:
     """Whether errors of this request are plain text."""
-    if scope["path"].startswith(("/v2/", "/health/")):
+    if not is_legacy(scope["path"]):
         return False
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
     return b"application/json" not in accepted.lower()
@@ -248,9 +226,9 @@ class VisitorGuard:
         self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self._refusal(scope) if scope["type"] == "http" else None
+        refused = self._refusal(scope)
         if refused is not None:
-            await send_problem(refused, scope, receive, send)
+            await problem_response(refused, scope)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -281,123 +259,3 @@ class VisitorGuard:
 def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
     value = headers.get(name)
     return None if value is None else value.decode("latin-1")
-
-
-T = TypeVar("T")
-_NAME: Final = re.compile(r"{(\w+)}\Z")
-
-Handle = Callable[[Request], Awaitable[Response]]
-Failed = Callable[[Request, Exception], Awaitable[Response]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """One endpoint: the segments that its path always has, and those that are names, by place."""
-
-    fixed: tuple[tuple[int, str], ...]
-    named: tuple[tuple[int, str], ...]
-    handle: Handle
-
-    def names(self, segments: Sequence[str]) -> dict[str, str] | None:
-        """The names in a path, or None if it is another endpoint's."""
-        for place, text in self.fixed:
-            if segments[place] != text:
-                return None
-        found = {name: segments[place] for place, name in self.named}
-        return found if all(found.values()) else None
-
-
-class Front:
-    """An ASGI application.
-
-    Args:
-        rest: answers what no endpoint is for.
-        endpoints: with what handles each; of two that a path fits, the first is taken.
-        refused: answers an error that a handler raised on purpose, of a type in ``errors``.
-        unexpected: answers any other, before it is raised to the server.
-    """
-
-    def __init__(
-        self,
-        rest: ASGIApp,
-        endpoints: Sequence[tuple[Endpoint, Handle]],
-        errors: dict[type[Exception], Failed],
-        unexpected: Failed,
-    ) -> None:
-        self._rest = rest
-        self._errors = errors
-        self._unexpected = unexpected
-        self._ways: dict[tuple[str, int], list[_Way]] = {}
-        for endpoint, handle in endpoints:
-            segments = endpoint.path.split("/")
-            names = {
-                place: found[1]
-                for place, text in enumerate(segments)
-                if (found := _NAME.match(text))
-            }
-            fixed = [(place, text) for place, text in enumerate(segments) if place not in names]
-            # The last segments differ most.
-            way = _Way(tuple(reversed(fixed)), tuple(names.items()), handle)
-            self._ways.setdefault((endpoint.method, len(segments)), []).append(way)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        handle = self._find(scope) if scope["type"] == "http" else None
-        if handle is None:
-            await self._rest(scope, receive, send)
-            return
-        request = _Request(scope, receive, send)
-        defect: Exception | None = None
-        try:
-            response = await handle(request)
-        except Exception as error:
-            answer = next(
-                (self._errors[kind] for kind in type(error).__mro__ if kind in self._errors), None
-            )
-            defect = error if answer is None else None
-            response = await (answer or self._unexpected)(request, error)
-        await response(scope, receive, send)
-        if defect is not None:
-            raise defect
-
-    def _find(self, scope: Scope) -> Handle | None:
-        """What handles a request; the names in its path are put into ``scope``."""
-        path: str = scope["path"]
-        if scope.get("root_path") or "\n" in path:  # Starlette has rules for both
-            return None
-        segments = path.split("/")
-        for way in self._ways.get((scope["method"], len(segments)), ()):
-            if (names := way.names(segments)) is not None:
-                scope["path_params"] = names
-                return way.handle
-        return None
-
-
-class _Request(Request):
-    """A request that finds its headers in a table: a publish asks for a dozen."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        super().__init__(scope, receive, send)
-        self._headers = _Headers(scope=scope)
-
-
-class _Headers(Headers):
-    def __init__(self, scope: Scope) -> None:
-        super().__init__(scope=scope)
-        self._first = dict(reversed(self._list))  # of a header that is there twice, the first
-
-    def __getitem__(self, key: str) -> str:
-        try:
-            return self._first[key.lower().encode("latin-1")].decode("latin-1")
-        except KeyError:
-            raise KeyError(key) from None
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and key.lower().encode("latin-1") in self._first
-
-    @overload
-    def get(self, key: str, /) -> str | None: ...
-    @overload
-    def get(self, key: str, /, default: str | T) -> str | T: ...
-    def get(self, key: str, /, default: object = None) -> object:
-        found = self._first.get(key.lower().encode("latin-1"))
-        return default if found is None else found.decode("latin-1")

@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from ..._version import __version__
 from . import shapes
-from .request.endpoint import EVERYWHERE, Endpoint
+from .request.endpoint import Endpoint
+from .router import Route
 
 __all__ = ["openapi_document", "page_routes"]
 
@@ -121,7 +121,7 @@ def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     problem = {"application/json": {"schema": schema_of[repr(shapes.Problem)]}}
     if endpoint.legacy:
         problem = {"text/plain": {"schema": {"type": "string"}}, **problem}
-    for status in (*endpoint.errors, *EVERYWHERE):
+    for status in endpoint.problems:
         responses[str(status)] = {"description": _PROBLEMS[status], "content": problem}
     for status, kind in endpoint.answers.items():
         answer: dict[str, Any] = {"description": endpoint.summary}
@@ -159,4 +159,4 @@ def _route(path: str, content: bytes, kind: str) -> Route:
         del request
         return Response(content, headers=dict(_HEADERS), media_type=kind)
 
-    return Route(path, respond, methods=["GET"])
+    return Route("GET", path, respond)

@@ -21,8 +21,8 @@ from ..states import State
 from ..store import Row, Tx
 from . import shapes
 from .jobs.pull import dead_counts_of
-from .request.endpoint import Endpoint, Parameter, reply
-from .request.incoming import header, is_admin, list_links, paging, require_admin
+from .request.endpoint import CURSORS, Endpoint, Parameter, reply
+from .request.incoming import header, is_admin, list_links, page_of, require_admin
 
 __all__ = ["ENDPOINTS"]
 
@@ -119,9 +119,8 @@ def _state_count(tx: Tx, consumer_seq: int, state: State, count: int) -> shapes.
 
 async def events(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    asked = paging(runtime, request, "events")
     found = await runtime.database.read(
-        lambda tx: page_reads.page(tx, runtime.cursors, "events", "events", asked, limits.PAGE_SIZE)
+        lambda tx: page_of(tx, runtime, request, "events", "events")
     )
     shown = [
         shapes.EventShape(
@@ -163,8 +162,7 @@ def _get(
         parameters=tuple(parameters),
         tag="operations",
         admin=admin,
-        legacy=not path.startswith(("/v2/", "/health/")),
-        errors=(400, 401, 403) if admin else (),
+        errors=(400,) if admin else (),
     )
 
 
@@ -195,7 +193,7 @@ ENDPOINTS: Final = (
         events,
         "What people should know of, newest first",
         {200: shapes.Events},
-        parameters=(Parameter("next", "cursor"), Parameter("previous", "cursor")),
+        parameters=CURSORS,
     ),
     Endpoint(
         method="GET",
@@ -205,7 +203,6 @@ ENDPOINTS: Final = (
         "without either totals",
         answers={200: str},
         tag="operations",
-        errors=(401, 403),
         scopes=("operate",),
     ),
 )

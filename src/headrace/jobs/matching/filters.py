@@ -1,4 +1,4 @@
-"""Which messages of a channel a consumer gets: by the message's subject, its headers, its payload. Pure."""
+"""Filters by which a consumer gets messages of its channel: by subject, headers, payload. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PART_BYTES: Final = 16 * 1024
 
 
 class Effort(NamedTuple):
-    """What it costs to ask whether a message fits, in jobs that could be made meanwhile.
+    """Cost of asking whether a message fits, in jobs that could be made meanwhile.
 
     ``payload``: for each part of it that is looked into.
     """
@@ -34,12 +34,12 @@ class Effort(NamedTuple):
     payload: int
 
     def of(self, size: int) -> int:
-        """For a message whose payload has this size."""
+        """Return the cost for a message whose payload has this size."""
         return self.headers + self.payload * (1 + size // _PART_BYTES)
 
 
 class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a consumer wants of its channel; empty: everything.
+    """Wishes of a consumer of its channel; empty: everything.
 
     ``subjects`` are patterns as of NATS (``*`` is one token, ``>`` the rest); one that fits is enough, and a
     message without a subject fits none. ``headers`` has, for each name, patterns of its value (``*`` is any
@@ -58,7 +58,7 @@ class MessageFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def effort(self) -> Effort:
-        """What it costs to ask it."""
+        """Cost of asking it."""
         headers, payload = (
             sum(map(effort_of, of_names.values())) // _EFFORT_CHARS
             for of_names in (self.headers, self.payload)

@@ -70,7 +70,7 @@ def fits_parts(parts: Sequence[str], value: str) -> bool:
 
 Path = tuple[str | int, ...]
 MISSING: Final = object()
-"""There is nothing at the path."""
+"""Sign that there is nothing at the path."""
 
 _HOLDER: Final = {str: dict, int: list}
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9})\]")
@@ -104,7 +104,7 @@ def parse_path(text: str, field: str) -> Path:
 
 
 def value_at(document: Any, path: Path) -> Any:
-    """What is there, or ``MISSING``."""
+    """Value that is there, or ``MISSING``."""
     for step in path:
         try:
             document = document[step] if type(document) is _HOLDER[type(step)] else MISSING

@@ -1,4 +1,4 @@
-"""Which payloads fit: JSON whose values at some paths are like given patterns. Pure."""
+"""Patterns of payloads: JSON whose values at some paths are like given ones fits. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .patterns import MISSING, fits_one, parse_path, value_at
 __all__ = ["Patterns", "check_paths", "document_of", "fitting_paths", "read_paths"]
 
 Patterns = Mapping[str, Sequence[str]]
-"""By path, such as ``$.order.id``, the patterns of which one has to be like the value (``*`` is any text)."""
+"""Patterns by path, such as ``$.order.id``: one has to be like the value (``*`` is any text)."""
 
 
 def check_paths(wanted: Patterns, field: str) -> None:
-    """400 for a path that is none, for a path without a pattern, and for too many of anything."""
+    """Refuse a path that is none, a path without a pattern, and too many of anything (400)."""
     if len(wanted) > limits.PAYLOAD_PATHS_MAX:
         most = limits.PAYLOAD_PATHS_MAX
         raise bad_request("invalid_path", f"at most {most} paths are accepted", field)
@@ -34,7 +34,7 @@ def check_paths(wanted: Patterns, field: str) -> None:
 
 
 def read_paths(texts: Sequence[str], field: str) -> dict[str, tuple[str, ...]]:
-    """Of texts such as ``$.order.id=7``; 400 for any other."""
+    """Read texts such as ``$.order.id=7``; 400 for any other."""
     found: dict[str, tuple[str, ...]] = {}
     for text in texts:
         path, is_there, pattern = text.partition("=")

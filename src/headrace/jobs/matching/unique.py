@@ -1,4 +1,4 @@
-"""What makes two messages the same to a publisher that wants one of them. Pure."""
+"""Keys by which two messages are the same to a publisher that wants one of them. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHOLE: Final = ("subject", "ordering_key", "content_type", "payload")
 
 
 class Unique(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By what a message is unique.
+    """Properties by which a message is unique.
 
     Attributes:
         by: ``subject``, ``ordering_key``, ``content_type``, ``payload``, or ``payload:`` and a path into it.
@@ -37,7 +37,7 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class UniqueKey(msgspec.Struct, frozen=True):
-    """What is looked for: the hash of what has to be the same, and for how long."""
+    """Key that is looked for: the hash of what has to be the same, and for how long."""
 
     digest: str
     within_us: int | None

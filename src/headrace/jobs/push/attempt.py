@@ -86,13 +86,13 @@ async def call_endpoint(
 
 
 def unexpected(runtime: Runtime, job: ClaimedJob, error: Exception) -> Called:
-    """What is recorded of a call that ended in an error of ours: it failed, and why."""
+    """Result of a call that ended in an error of ours: it failed, and why."""
     text = f"the service met what it did not expect: {reason_of(error)}"
     return _failed(runtime, job, text)
 
 
 def not_made(runtime: Runtime, job: ClaimedJob) -> Called:
-    """What is recorded of a call that this machine could not make: its job goes back."""
+    """Result of a call that this machine could not make: its job goes back."""
     return _failed(runtime, job, None, own_fault=True)
 
 

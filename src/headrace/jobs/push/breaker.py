@@ -1,5 +1,5 @@
-"""When to suspend calls to a failing endpoint, how fast to call a good one, and how many calls may be under
-way in a process. Pure: the time is passed in.
+"""Decides when calls to a failing endpoint are suspended, how fast a good one is called, and how many calls
+may be under way in a process. Pure: the time is passed in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CONSUMERS_SHARE: Final = 8
 
 
 class BreakerState(IntEnum):
-    """As shown in the metrics."""
+    """State as shown in the metrics."""
 
     CLOSED = 0
     HALF_OPEN = 1
@@ -35,7 +35,7 @@ class Breaker:
         self._probing = False
 
     def allowance(self, now_s: float) -> int | None:
-        """How many calls may begin now; ``None`` means no limit."""
+        """Number of calls that may begin now; ``None`` means no limit."""
         if self.state is BreakerState.OPEN and now_s >= self._open_until_s:
             self.state, self._probing = BreakerState.HALF_OPEN, False
         if self.state is BreakerState.CLOSED:
@@ -43,7 +43,7 @@ class Breaker:
         return int(self.state is BreakerState.HALF_OPEN and not self._probing)
 
     def wait_s(self, now_s: float) -> float | None:
-        """How long until a probe is allowed, if the breaker is open."""
+        """Seconds until a probe is allowed, if the breaker is open."""
         return max(0.0, self._open_until_s - now_s) if self.state is BreakerState.OPEN else None
 
     def begin(self, calls: int) -> None:
@@ -80,7 +80,7 @@ class Bucket:
         self._at_s = now_s
 
     def allowance(self, now_s: float) -> int | None:
-        """How many calls may begin now; ``None`` means no limit."""
+        """Number of calls that may begin now; ``None`` means no limit."""
         if not self._rate:
             return None
         self._tokens = min(self._size, self._tokens + (now_s - self._at_s) * self._rate)
@@ -93,7 +93,7 @@ class Bucket:
             self._tokens -= calls
 
     def wait_s(self) -> float | None:
-        """How long until the next call is allowed, if none is now."""
+        """Seconds until the next call is allowed, if none is now."""
         if not self._rate or self._tokens >= 1:
             return None
         return (1 - self._tokens) / self._rate
@@ -131,7 +131,7 @@ class Ceiling:
         return max(0, taken)
 
     def give_back(self, channel: str, consumer: str, calls: int) -> None:
-        """So many calls have ended, or were not begun."""
+        """Note that so many calls have ended, or were not begun."""
         if not calls:
             return
         key = channel, consumer
@@ -153,7 +153,7 @@ class Ceiling:
         self._waiting.pop((channel, consumer), None)
 
     def _allowance(self, key: tuple[str, str]) -> int:
-        """How many more calls the consumer may begin now."""
+        """Number of further calls that the consumer may begin now."""
         channel = self._channels.get(key[0], 0)
         consumer = self._consumers.get(key, 0)
         room = max((self._free - channel) // 2, int(not channel and self._free > 0))

@@ -38,7 +38,7 @@ _OVER: Final = ("Z", "X")  # nobody has asked for its end yet, but nothing of it
 
 
 def whereabouts() -> str:
-    """Of this process: ``PLACE:PID:BEGAN``; empty if the system does not say."""
+    """Mark of this process: ``PLACE:PID:BEGAN``; empty if the system does not say."""
     pid = os.getpid()
     place, found = _place(), _stat(pid)
     return f"{place}:{pid}:{found[_BEGAN]}" if place and found is not None else ""
@@ -103,7 +103,7 @@ class PushEngine:
     ) -> None:
         self._runtime = runtime
         self.node = f"{runtime.node}{_AT}{whereabouts()}"
-        """What this process is called by those that push."""
+        """Name of this process among those that push."""
         options = runtime.options
         guard = Guard(options.allow_networks, https_only=options.https_only)
         self._sender = sender or Sender(guard, runtime.clock, idle_max=idle_max)
@@ -150,7 +150,7 @@ class PushEngine:
         self._ear.wake()
 
     def _pause_s(self) -> float | None:
-        """How long to wait for a change of definitions before they are read again."""
+        """Seconds to wait for a change of definitions before they are read again."""
         is_well = self._runtime.parts.wait_s(_PART) <= 0 and not self._unreadable
         is_well = is_well and not self._missing
         has_all = not any(task.done() for _, task in self._lanes.values())

@@ -1,4 +1,4 @@
-"""Which addresses may be called. A callback URL comes from outside and must not reach the inside network.
+"""Addresses that may be called. A callback URL comes from outside and must not reach the inside network.
 
 A name is resolved once. If *any* of its addresses is not public, the call is rejected. Otherwise the
 connection goes to a checked address, not to the name. Redirects are not followed.
@@ -95,7 +95,7 @@ class ResolveError(HeadraceError):
 
 
 class OwnMachineError(HeadraceError):
-    """This machine could not make the call: no descriptors, no memory, no name service, a full disk.
+    """Failure of this machine to make the call: no descriptors, no memory, no name service, a full disk.
 
     It says nothing about the endpoint.
     """
@@ -169,7 +169,7 @@ class Guard:
 
 
 def own_fault(error: BaseException) -> OwnMachineError | None:
-    """What of this machine made a call fail with ``error``; None if nothing did.
+    """Find what of this machine made a call fail with ``error``; None if nothing did.
 
     The errors of resolvers and of TLS do not say that a file could not be opened, so this tries to open one.
     """

@@ -37,7 +37,7 @@ _THROTTLING: Final = frozenset({429, 502, 503, 504})
 
 
 class Lane:
-    """See the module. ``run`` until cancelled or ``stop``.
+    """Pushes the jobs of one consumer. ``run`` until cancelled or ``stop``.
 
     ``check`` raises :class:`~..service.push.lanes.TakenError` in the transaction of a claim, if this
     process may not push. ``ceiling`` is that of all lanes of the process. With ``succeeds``, another process
@@ -116,12 +116,12 @@ class Lane:
 
     @property
     def part(self) -> str:
-        """What the lane is called where failing parts are shown."""
+        """Name of the lane where failing parts are shown."""
         return f"push {self._name}"
 
     @property
     def calls_part(self) -> str:
-        """What its calls are called there: they fail if this machine cannot make them."""
+        """Name of its calls there: they fail if this machine cannot make them."""
         return f"calls of push {self._name}"
 
     @property
@@ -224,7 +224,7 @@ class Lane:
         self._results.append(called)
 
     def _call_ended(self, call: asyncio.Task[None]) -> None:
-        """There is room for another one, and a result."""
+        """Note that there is room for another one, and a result."""
         self._calls.discard(call)
         self._ceiling.give_back(*self._key, 1)
         self._stir.set()

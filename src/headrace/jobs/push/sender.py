@@ -37,7 +37,7 @@ _KEEP_ALIVE: Final = re.compile(rb"(?i)\btimeout\s*=\s*(\d{1,9})")
 
 
 class CallError(HeadraceError):
-    """No answer came: the connection failed or broke, or the answer was not HTTP."""
+    """Error of a call without an answer: the connection failed or broke, or the answer was not HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class Sender:
         self._make_room()
 
     def _forget(self, exchange: _Exchange) -> None:
-        """It is idle no more."""
+        """Note that it is idle no more."""
         origin = self._by_age.pop(exchange)
         waiting = self._idle[origin]
         waiting.remove(exchange)

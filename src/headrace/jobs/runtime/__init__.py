@@ -1,4 +1,4 @@
-"""What one process of the service has, shared by all that runs in it.
+"""State of one process of the service, shared by all that runs in it.
 
 ``runtime`` is handed to whoever serves, pushes or maintains: the database, the clock, the metrics, and what
 else is here. ``lookout`` wakes those who wait for jobs, ``keyring`` knows the API keys seen lately,

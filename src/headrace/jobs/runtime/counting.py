@@ -1,4 +1,4 @@
-"""What happened to jobs, as counters: one place says which event counts where, and with which labels."""
+"""Counters of what happened to jobs: one place says which event counts where, and with which labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Depths:
-    """How many jobs consumers have: a look at a limited number of them, in slices, one at a time.
+    """Counts the jobs of consumers: a look at a limited number of them, in slices, one at a time.
 
     All who ask while a look is under way get what it finds. What was deleted is named no more from then on.
     """
@@ -39,7 +39,7 @@ class Depths:
         """Held by who counts the jobs of all consumers, or many could take every reader of the database."""
 
     async def page(self, *, named: bool) -> Page:
-        """All that is counted now, and the depths: of each consumer, or all in all."""
+        """Return all that is counted now, and the depths: of each consumer, or all in all."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(), name="jobs-depths")
         seen = await asyncio.shield(self._looking)

@@ -65,7 +65,7 @@ class Keyring:
         return seen
 
     def forget(self, key_id: str) -> None:
-        """It has changed."""
+        """Note that a key has changed."""
         self._seen.pop(key_id, None)
 
     async def note_used(self) -> None:

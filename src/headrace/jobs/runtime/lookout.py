@@ -1,4 +1,4 @@
-"""Who waits for jobs is woken, once per ring; jobs whose ring nobody heard, or that become due, are found.
+"""Wakes who waits for jobs, once per ring, and finds jobs whose ring nobody heard, or that become due.
 
 A ring wakes one client, which wakes the next if there was work: if every new job woke all of them, they
 would all ask the database for the same row. It is heard at once in the process that made the job, and in
@@ -155,7 +155,7 @@ class Lookout:
 
 
 def _ready(tx: Tx, consumers: Sequence[int]) -> tuple[list[int], int | None]:
-    """Which of ``consumers`` have jobs that can be claimed, and in how many microseconds the next is due."""
+    """Find which of ``consumers`` have jobs to claim, and in how many microseconds the next is due."""
     if not consumers:
         return [], None
     now, ready, upcoming = tx.now_us(), [], []

@@ -53,7 +53,7 @@ class Failing:
 
 
 class Parts:
-    """Which parts of this process fail, and when each may be tried again. Used from the event loop only."""
+    """Parts of this process that fail, and when each may be tried again. Used from the event loop only."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
@@ -88,7 +88,7 @@ class Parts:
             await asyncio.sleep(pause_s)
 
     def wait_s(self, part: str) -> float:
-        """How long until ``part`` may be tried again; 0 if it works."""
+        """Seconds until ``part`` may be tried again; 0 if it works."""
         failing = self.failing.get(part)
         return 0.0 if failing is None else max(0.0, failing.again_s - self._now_s())
 
@@ -118,7 +118,7 @@ class Parts:
             _LOG.info("%s works again, after %d failures", part, failing.tries)
 
     def forget(self, part: str) -> None:
-        """There is no ``part`` any more."""
+        """Forget ``part``, which is there no more."""
         if self.failing.pop(part, None) is not None:
             self._metrics.set("jobs_part_failing", 0, part=part)
 

@@ -17,7 +17,7 @@ from ..errors import DatabaseUnavailableError, JobsError
 from ..metrics import Metrics
 from ..models import ClaimedJob, Consumer, Options, Published, Waiting
 from ..service import fanning, leases
-from ..service.auditing import Guesses, PerMinute
+from ..service.auditing import Guesses, PerMinute, note_event
 from ..service.definitions import sealing
 from ..service.leases import Claim, Endings, lease_all
 from ..service.page_reads import Cursors
@@ -116,14 +116,7 @@ class Runtime:
     async def tell(self, kind: str, channel: str, consumer: str | None, detail: str) -> None:
         """Store an event of a channel, and count it."""
         await self.database.write(
-            lambda tx: tx.run(
-                "insert_event",
-                now=tx.now_us(),
-                kind=kind,
-                channel_id=channel,
-                consumer_id=consumer,
-                detail=detail,
-            )
+            lambda tx: note_event(tx, kind, tx.now_us(), detail, channel, consumer)
         )
         self.metrics.add("jobs_events_total", kind=kind)
 
@@ -253,7 +246,7 @@ class Runtime:
             self.count_results(consumer, "released", results)
 
     def _unwanted(self, asking: asyncio.Task[Claimed]) -> None:
-        """Whoever asked was cancelled meanwhile."""
+        """Give jobs back whose asker was cancelled meanwhile."""
         if asking.cancelled() or asking.exception() is not None or not asking.result()[1]:
             return
         returning = asyncio.create_task(self.give_back(*asking.result()), name="jobs-give-back")

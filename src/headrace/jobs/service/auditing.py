@@ -1,4 +1,6 @@
-"""The audit log: who did what to which object, from where, with which result. No payloads, no secrets."""
+"""The audit log: who did what to which object, from where, with which result; and events, which people should
+know of. No payloads, no secrets.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ...clock import Clock
 from .. import limits
 from ..store import Tx
 
-__all__ = ["AuditNote", "Guesses", "PerMinute", "note"]
+__all__ = ["AuditNote", "Guesses", "PerMinute", "note", "note_event"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,25 @@ def note(tx: Tx, entry: AuditNote, now: int) -> None:
     )
 
 
+def note_event(
+    tx: Tx,
+    kind: str,
+    now: int,
+    detail: str,
+    channel_id: str | None = None,
+    consumer_id: str | None = None,
+) -> None:
+    """Write an event, in the transaction of what it tells."""
+    tx.run(
+        "insert_event",
+        now=now,
+        kind=kind,
+        channel_id=channel_id,
+        consumer_id=consumer_id,
+        detail=detail,
+    )
+
+
 class PerMinute:
     """Lets so many pass in each minute."""
 
@@ -68,7 +89,7 @@ class PerMinute:
         return self._count <= self._most
 
     def left_s(self) -> float:
-        """How long the minute lasts; 0: it is over."""
+        """Seconds that the minute still lasts; 0: it is over."""
         return max(0, self._begun_ns + 60 * 10**9 - self._clock.monotonic_ns()) / 1e9
 
     @property
@@ -88,7 +109,7 @@ class Guesses:
         self._right: set[int] = set()
 
     def wait_s(self, address: str, asked: Hashable) -> float:
-        """How long it takes until what the address ``asked``, with its tokens, is looked at; 0: it is."""
+        """Seconds until what the address ``asked``, with its tokens, is looked at; 0: it is."""
         wrong = self._wrong.get(_network(address)) if self._wrong else None
         if wrong is None or not wrong.is_used_up or hash(asked) in self._right:
             return 0.0

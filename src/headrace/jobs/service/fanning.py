@@ -72,7 +72,7 @@ class Slice:
 
 
 class _Settings(msgspec.Struct):
-    """Of a consumer's settings, what is needed here."""
+    """Settings of a consumer that are needed here."""
 
     filter: MessageFilter = MessageFilter()
 
@@ -108,7 +108,7 @@ def follow_later(tx: Tx, sizes: Mapping[int, Sequence[int]]) -> set[int]:
 
 
 def _work(tx: Tx, channel: Row, size: int) -> int:
-    """How much it is to make the jobs of a message of this size: one for each, more for costly filters."""
+    """Weigh making the jobs of a message of this size: one for each, more for costly filters."""
     if not channel["filtered"]:
         return int(channel["consumers"])
     return sum(each.effort.of(size) for each in _wanting(tx, channel["channel_seq"]))
@@ -180,7 +180,7 @@ def waiting_channels(tx: Tx) -> list[int]:
 
 
 def jobs_made(tx: Tx, messages: Collection[int]) -> Counter[int]:
-    """How many jobs each of these messages has, by its number."""
+    """Count the jobs of each of these messages, by its number."""
     rows = tx.all("count_jobs_of_messages", seqs=json.dumps(sorted(messages)))
     return Counter({row["message_seq"]: int(row["n"]) for row in rows})
 
@@ -204,7 +204,7 @@ def fan_out(
 def make_jobs(
     tx: Tx, messages: Sequence[Fanned], now: int, but: Collection[int] = ()
 ) -> Counter[int]:
-    """As :func:`fan_out`, with the keys locked."""
+    """Do what :func:`fan_out` says, with the keys locked."""
     seen: set[tuple[int, str]] = set()  # channels and keys of which one of these has jobs
     shown = [
         {
@@ -238,7 +238,7 @@ def _comes_behind(seen: set[tuple[int, str]], whose: int, key: str | None) -> in
 
 
 def _chosen(tx: Tx, messages: Sequence[Fanned], but: Collection[int]) -> list[dict[str, Any]]:
-    """For each of these messages the consumers whose filter it fits."""
+    """List for each of these messages the consumers whose filter it fits."""
     seen: set[tuple[int, str]] = set()  # consumers and keys of which one of these is a job
     items: list[dict[str, Any]] = []
     for place, one in enumerate(messages):
@@ -284,7 +284,7 @@ class _Document:
 
 
 def note_filters(tx: Tx, channel_seq: int) -> None:
-    """After a change of a consumer's settings: note whether a consumer of the channel has a filter."""
+    """Note, after a change of a consumer's settings, whether a consumer of the channel has a filter."""
     # Whoever changes another one waits here, and then sees this change.
     tx.run("hold_channel", seq=channel_seq)
     rows = tx.all("filters_of_channel", channel_seq=channel_seq)

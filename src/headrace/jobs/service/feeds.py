@@ -16,6 +16,7 @@ from ...identity import Mark, MessageIdentity, with_mark
 from ..errors import JobsError, bad_request, not_found
 from ..models import NewMessage, Waiting
 from ..store import Row, Tx
+from .auditing import note_event
 from .definitions.channels import find_channel
 from .fanning import last_waiting
 from .processes import take_lead
@@ -40,13 +41,13 @@ __all__ = [
 ]
 
 LEAD_S: Final = 10.0
-"""How long a process that has gone silent keeps a feed from the others."""
+"""Seconds that a process that has gone silent keeps a feed from the others."""
 
 _SEQUENCE_MAX: Final = 2**63 - 1
 
 
 class Again(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From where to make jobs again: a sequence of the stream, or a time (microseconds since 1970)."""
+    """Place from where to make jobs again: a sequence of the stream, or a time (microseconds since 1970)."""
 
     sequence: int | None = None
     since_us: int | None = None
@@ -58,7 +59,7 @@ class Again(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process that feeds saw last.
+    """Last sight of the process that feeds.
 
     ``state``: ``feeding``, ``backlog`` (the channel has as many unfinished jobs as the feed allows), or
     ``failing`` (``problem`` says why). ``lag``: messages of the stream that are still to come. ``goes_back``:
@@ -98,7 +99,7 @@ class Feed:
 
     @property
     def task(self) -> str:
-        """What the processes call it that agree on which of them feeds."""
+        """Name under which processes agree on which of them feeds."""
         return _task(self.channel_id, self.feed_id)
 
 
@@ -107,7 +108,7 @@ def _task(channel_id: str, feed_id: str) -> str:
 
 
 class NotLeadingError(JobsError):
-    """Another process feeds, or the place was changed: nothing was stored, and all has to be read anew."""
+    """Refusal, as another process feeds, or the place was changed: nothing was stored; read all anew."""
 
     def __init__(self) -> None:
         super().__init__(409, "feed_moved", "another process feeds, or from another place")
@@ -115,7 +116,7 @@ class NotLeadingError(JobsError):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How many messages were new, how many jobs were made, and how many are unfinished now.
+    """Counts of messages that were new, of jobs made, and of those unfinished now.
 
     ``waiting``: the last message whose jobs are still to be made.
     """
@@ -164,7 +165,7 @@ def find(tx: Tx, channel_id: str, feed_id: str) -> Feed:
 
 
 def listed(tx: Tx, channel_id: str | None = None) -> list[Feed]:
-    """All feeds, or those of a channel; 404 if it does not exist."""
+    """List all feeds, or those of a channel; 404 if it does not exist."""
     if channel_id is not None:
         find_channel(tx, channel_id)
     feeds = [_feed(row) for row in tx.all("list_feeds")]
@@ -191,7 +192,8 @@ def ask_again(tx: Tx, channel_id: str, feed_id: str, again: Again, now: int) -> 
             "feedId",
         )
     tx.run("ask_feed_again", seq=feed.seq, again=msgspec.json.encode(again).decode())
-    _tell(tx, feed, "feed_again", f"{feed.feed_id}: jobs are made again from {again} on", now)
+    detail = f"{feed.feed_id}: jobs are made again from {again} on"
+    note_event(tx, "feed_again", now, detail, feed.channel_id)
     return find(tx, channel_id, feed_id)
 
 
@@ -215,7 +217,7 @@ def place(
         text = msgspec.json.encode(feed.again).decode()
         tx.run("end_feed_again", seq=feed.seq, again=text)
     if told is not None:
-        _tell(tx, feed, "feed_moved", f"{feed.feed_id}: {told}", tx.now_us())
+        note_event(tx, "feed_moved", tx.now_us(), f"{feed.feed_id}: {told}", feed.channel_id)
     return find(tx, feed.channel_id, feed.feed_id)
 
 
@@ -271,7 +273,7 @@ def take(
 
 
 def unfinished(tx: Tx, channel_id: str) -> int:
-    """How many jobs of the channel wait or run; 404 if it does not exist."""
+    """Count the jobs of the channel that wait or run; 404 if it does not exist."""
     channel = find_channel(tx, channel_id)
     (row,) = tx.all("unfinished_of_channel", channel_seq=channel.seq)
     return int(row["n"])
@@ -288,14 +290,3 @@ def note(tx: Tx, feed: Feed, standing: Standing, node: str) -> bool:
         return False
     found = _feed(row)
     return found.again is None and found.place[1:] == feed.place[1:]
-
-
-def _tell(tx: Tx, feed: Feed, kind: str, detail: str, now: int) -> None:
-    tx.run(
-        "insert_event",
-        now=now,
-        kind=kind,
-        channel_id=feed.channel_id,
-        consumer_id=None,
-        detail=detail,
-    )

@@ -38,7 +38,7 @@ _WHOLE: Final = 2**31 - 1
 def fitting(
     tx: Tx, rows: Sequence[Row], wanted: Patterns, n: int, window: int
 ) -> tuple[list[Row], int | None]:
-    """Those of these jobs whose payloads fit, at most ``n``, in their order; and where to continue.
+    """Choose those of these jobs whose payloads fit, at most ``n``, in their order; and where to continue.
 
     ``None``: nothing is left, because they were fewer than the ``window`` that was asked for.
     """
@@ -80,8 +80,8 @@ _CANCELLABLE: Final = (State.QUEUED, State.INFLIGHT)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which jobs of a channel; ``None`` is any. ``until_us``: made at this time or before. ``payload``: whose
-    message's payload has such values.
+    """Jobs of a channel that are meant; ``None`` is any. ``until_us``: made at this time or before.
+    ``payload``: whose message's payload has such values.
     """
 
     consumer_id: str | None = None
@@ -106,7 +106,7 @@ class JobRows:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What was cancelled in one slice, by consumer: waiting jobs, and jobs that run, which are told.
+    """Jobs cancelled in one slice, by consumer: waiting ones, and those that run, which are told.
 
     ``at`` is where to continue; ``None``: nothing is left.
     """
@@ -174,7 +174,7 @@ def _walk(tx: Tx, query: str, at: int, n: int, values: Mapping[str, Any]) -> Ite
 
 
 def blockers_of(tx: Tx, rows: Sequence[Row]) -> dict[int, Row]:
-    """Of those jobs that wait for their ordering key, the one that has it, by their number."""
+    """Find the job that has the ordering key which each of these waits for, by their number."""
     blocked = [
         row["seq"] for row in rows if row["state"] == State.QUEUED and row["hold"] == Hold.BLOCKED
     ]
@@ -184,7 +184,7 @@ def blockers_of(tx: Tx, rows: Sequence[Row]) -> dict[int, Row]:
 
 
 def _kept(tx: Tx, consumers: Sequence[int], states: Sequence[State]) -> list[tuple[int, State]]:
-    """Which of these consumers have jobs in which of these states."""
+    """Find which of these consumers have jobs in which of these states."""
     chosen = set(consumers)
     return [
         (row["consumer_seq"], State(row["state"]))
@@ -245,7 +245,7 @@ def cancel_some(tx: Tx, channel_seq: int, wanted: Filter, at: int, now: int) -> 
 
 
 def count_some(tx: Tx, channel_seq: int, wanted: Filter, at: int, now: int) -> Cancelled:
-    """What :func:`cancel_some` would do."""
+    """Count what :func:`cancel_some` would cancel."""
     del now
     return _split(*_slice(tx, channel_seq, wanted, at))
 

@@ -63,7 +63,7 @@ Who = Callable[[Tx], Consumer]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who says to be a worker of which consumer."""
+    """Worker of a consumer, as it says of itself, with its tokens."""
 
     channel_id: str
     consumer_id: str
@@ -85,7 +85,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Somebody wants up to ``n`` jobs of a consumer, for ``lease_s`` seconds."""
+    """Wish for up to ``n`` jobs of a consumer, for ``lease_s`` seconds."""
 
     who: Who
     n: int
@@ -206,7 +206,7 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a leased job ends: made by :func:`completed`, :func:`failed` and :func:`released`.
+    """End of a leased job: made by :func:`completed`, :func:`failed` and :func:`released`.
 
     Attributes:
         held: the job.
@@ -254,7 +254,7 @@ def released(held: Held, delay_s: float) -> Ending:
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """Somebody says how the jobs of a consumer end, each named once. ``random`` is for delays of retries."""
+    """Ends of jobs of a consumer, each named once. ``random`` is for delays of retries."""
 
     who: Who
     jobs: Sequence[Ending]
@@ -274,7 +274,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def lease_all(tx: Tx, items: Sequence[Claim | Endings]) -> list[Outcome]:
-    """What workers ask at once, in one transaction: :func:`end_all`, then :func:`.claiming.claim_all`.
+    """Do what workers ask at once, in one transaction: :func:`end_all`, then :func:`claim_all`.
 
     Endings lock ordering keys, after which a claim waits for nobody.
     """
@@ -433,7 +433,7 @@ def heartbeat(
 
 
 def check_batch(count: int) -> None:
-    """400 for an empty batch and for one that is too large."""
+    """Refuse an empty batch, and one that is too large (400)."""
     if not 1 <= count <= limits.BATCH_MAX:
         raise bad_request("invalid_batch", f"1 to {limits.BATCH_MAX} jobs are accepted", "jobs")
 
@@ -488,7 +488,7 @@ def _items(items: Sequence[Held]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """How many leases expired, and the states of those jobs since, by channel and consumer."""
+    """Count of leases that expired, and the states of those jobs since, by channel and consumer."""
 
     expired: int
     consumers: Mapping[tuple[str, str], Sequence[State]]
@@ -532,7 +532,7 @@ def _expired_attempt(row: Row) -> dict[str, Any]:
 
 
 def list_queued(tx: Tx, consumer: Consumer, limit: int) -> Sequence[Row]:
-    """All QUEUED jobs, by falling priority, oldest first; jobs that cannot be claimed yet come last.
+    """List all QUEUED jobs, by falling priority, oldest first; jobs that cannot be claimed yet come last.
 
     The list ends earlier where the payloads are more than one answer should carry.
     """

@@ -140,7 +140,7 @@ def _moved(tx: Tx, move: Move, now: int, opened: set[tuple[int, str]]) -> _Store
 
 
 def _told(move: Move, item: _Stored) -> str | None:
-    """What others are told of the job, if they are. What was cancelled is known to whoever did it."""
+    """Kind of the notice that others get of the job, if any; who cancels a job knows of it anyhow."""
     if item.state == State.DEAD:
         return None if item.cancelled_us is not None else "dead"
     if item.state == State.DELIVERED:

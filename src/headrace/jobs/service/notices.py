@@ -1,4 +1,4 @@
-"""What happens to the jobs of a channel, as messages of another: the channel that ``events_seq`` names.
+"""Notices of what happens to the jobs of a channel, as messages of another: the one ``events_seq`` names.
 
 A notice is stored in the transaction of what it tells, so that it is told once, if that has happened. A
 channel that gets notices has no such channel itself: no notice is about the jobs of notices.

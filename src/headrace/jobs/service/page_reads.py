@@ -139,7 +139,7 @@ def get_job(tx: Tx, seq: int) -> tuple[Row, Sequence[Row]]:
 
 
 def consumer_counts(tx: Tx) -> list[tuple[Row, dict[State, int]]]:
-    """Every consumer with the number of its jobs in each state."""
+    """List every consumer with the number of its jobs in each state."""
     counts: dict[int, dict[State, int]] = {}
     for row in tx.all("job_counts"):
         counts.setdefault(row["consumer_seq"], {})[State(row["state"])] = int(row["n"])
@@ -147,7 +147,7 @@ def consumer_counts(tx: Tx) -> list[tuple[Row, dict[State, int]]]:
 
 
 def not_there(tx: Tx, names: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Which of these channels and consumers ("": the channel itself) there are not, or not any more."""
+    """Find which of these channels and consumers ("": the channel itself) are not there, or no more."""
     gone = set()
     for channel_id, consumer_id in names:
         row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
@@ -186,7 +186,7 @@ def depths_behind(tx: Tx, channel_id: str, consumer_id: str, n: int) -> list[Dep
 
 
 def depth_totals(tx: Tx) -> tuple[int, dict[State, int]]:
-    """How many consumers there are, and the jobs of all of them by state."""
+    """Count the consumers, and the jobs of all of them by state."""
     counted = tx.one("count_consumers")
     counts = {State(row["state"]): int(row["n"]) for row in tx.all("job_totals")}
     return 0 if counted is None else int(counted["n"]), counts

@@ -1,4 +1,4 @@
-"""What the processes on one database agree on: values that are made once, and who leads a task."""
+"""Agreement of the processes on one database: values that are made once, and who leads a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the jobs went that retention removed: noted as ranges, told to those who ask for one of them."""
+"""Notes of where the jobs went that retention removed: as ranges, told to those who ask for one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["missing", "note_removed"]
 
 
 def missing(tx: Tx, seq: int) -> JobsError:
-    """What to say of a job that is not there: 410 and where it went, if retention removed it; else 404."""
+    """Explain that a job is not there: 410 and where it went, if retention removed it; else 404."""
     row = tx.one("removed_range", seq=seq)
     if row is None or row["last_seq"] < seq:
         return not_found("job", "jobId")

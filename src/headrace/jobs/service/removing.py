@@ -1,4 +1,4 @@
-"""What is deleted: out of sight at once, then removed in slices, so that nobody waits for it.
+"""Deletions: out of sight at once, then removed in slices, so that nobody waits for it.
 
 The jobs of a consumer go with it, or to another consumer of the channel. Messages go with their channel. A
 producer leaves what it has published.
@@ -16,6 +16,7 @@ from ..errors import JobsError, bad_request
 from ..models import Consumer
 from ..states import State
 from ..store import Row, Tx
+from .auditing import note_event
 from .definitions.channels import find_channel, find_producer
 from .definitions.consumers import DEFINITIONS, find_consumer
 from .definitions.definitions import Precondition, next_version
@@ -36,7 +37,7 @@ _MOVED: Final = (State.QUEUED, State.DEAD)
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """What a channel still has to do: its jobs by state, its scheduled messages, those that wait for jobs."""
+    """Work left of a channel: its jobs by state, its scheduled messages, those that wait for jobs."""
 
     jobs: Mapping[State, int]
     scheduled: int
@@ -52,7 +53,7 @@ class Hanging:
 
 
 def hanging_on(tx: Tx, channel_seq: int) -> Hanging:
-    """What hangs on a channel, by counters: it costs the same whatever the backlog."""
+    """Count what hangs on a channel, by counters: it costs the same whatever the backlog."""
     consumers = {row["seq"] for row in tx.all("list_consumers_of_channel", channel_seq=channel_seq)}
     kinds = {
         row["kind"]: int(row["n"]) for row in tx.all("message_counts", channel_seq=channel_seq)
@@ -123,7 +124,7 @@ def remove_consumer(
     detail = f"deleted; {waiting} waiting and {jobs[State.DEAD]} dead jobs {what}"
     if target is None and running:
         detail += f", and {running} that run"
-    _tell(tx, "consumer_deleted", now, detail, channel_id, consumer_id)
+    note_event(tx, "consumer_deleted", now, detail, channel_id, consumer_id)
 
 
 def _target(tx: Tx, consumer: Consumer, move_to: str) -> Consumer:
@@ -167,7 +168,7 @@ def remove_channel(
     tx.run("forget_moves", channel_seq=channel.seq)
     tx.run("hide_channel", seq=channel.seq, now=now)
     detail = f"deleted with {hanging.consumers} consumers and {hanging.messages} messages"
-    _tell(tx, "channel_deleted", now, detail, channel_id)
+    note_event(tx, "channel_deleted", now, detail, channel_id)
 
 
 def remove_producer(tx: Tx, producer_id: str, precondition: Precondition, now: int) -> None:
@@ -180,20 +181,7 @@ def remove_producer(tx: Tx, producer_id: str, precondition: Precondition, now: i
     producer = find_producer(tx, producer_id)
     precondition.check(producer.updated_us)
     tx.run("hide_producer", seq=producer.seq, now=now)
-    _tell(tx, "producer_deleted", now, f"the producer {producer_id} was deleted")
-
-
-def _tell(
-    tx: Tx,
-    kind: str,
-    now: int,
-    detail: str,
-    channel: str | None = None,
-    consumer: str | None = None,
-) -> None:
-    tx.run(
-        "insert_event", now=now, kind=kind, channel_id=channel, consumer_id=consumer, detail=detail
-    )
+    note_event(tx, "producer_deleted", now, f"the producer {producer_id} was deleted")
 
 
 def remove_some(tx: Tx) -> bool:

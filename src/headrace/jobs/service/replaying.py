@@ -39,7 +39,7 @@ _ALWAYS: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which jobs: in these states, made from ``from_us`` until ``until_us``, whose messages fit ``payload``.
+    """Jobs to replay: in these states, made from ``from_us`` until ``until_us``, with such a ``payload``.
 
     ``rate_per_s``: so many are due in a second, counted from ``begin_us``; 0: all at once.
     """
@@ -53,20 +53,20 @@ class Wanted:
     payload: Patterns = field(default_factory=dict)
 
     def due_us(self, number: int) -> int:
-        """When the job is due that is replayed as this one, counted from 0."""
+        """Time at which the job is due that is replayed as this one, counted from 0."""
         return self.begin_us + (round(number / self.rate_per_s * 1e6) if self.rate_per_s else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What was replayed, or would be, in one slice; ``at`` is where to continue, ``None``: at no place."""
+    """Jobs that were, or would be, replayed in one slice; ``at``: where to continue, ``None``: nowhere."""
 
     states: Mapping[State, int]
     at: int | None
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """Count all of them."""
         return sum(self.states.values())
 
 

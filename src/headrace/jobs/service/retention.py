@@ -35,7 +35,7 @@ _DISPATCHED = 102
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long data is kept, in seconds; ``None`` means for ever."""
+    """Ages that data may reach, in seconds; ``None`` means for ever."""
 
     messages_s: float | None = None
     dead_s: float | None = None
@@ -71,7 +71,7 @@ class Window:
 
 @dataclass(slots=True)
 class Removed:
-    """How many rows were removed, by table."""
+    """Counts of rows that were removed, by table."""
 
     rows: dict[str, int] = field(default_factory=dict)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -21,49 +22,57 @@ class Row(Protocol):
     def __getitem__(self, column: str, /) -> Any: ...
 
 
-class Tx(Protocol):
-    """One open transaction. Queries have names; their text is in ``sql/``."""
+class Tx(ABC):
+    """One open transaction. Queries have names; their text is in ``sql/``.
 
+    Attributes:
+        vault: seals what is secret in the database, and opens it.
+        rung: the consumers whose waiters are woken up once it is committed.
+    """
+
+    def __init__(self, vault: Vault) -> None:
+        self.vault = vault
+        self.rung: set[int] = set()
+        self._known: dict[Hashable, Any] = {}
+
+    @abstractmethod
     def all(self, query: str, /, **values: Any) -> Sequence[Row]:
-        """All rows of the result."""
-        ...
+        """Return all rows of the result."""
 
+    @abstractmethod
     def one(self, query: str, /, **values: Any) -> Row | None:
         """The first row of the result, or None."""
-        ...
 
+    @abstractmethod
     def run(self, query: str, /, **values: Any) -> int:
         """Execute a statement. Returns how many rows were affected."""
-        ...
 
+    @abstractmethod
     def run_many(self, query: str, rows: Sequence[Mapping[str, Any]], /) -> None:
         """Execute a statement with the values of each row, quicker than one by one."""
-        ...
 
-    @property
-    def vault(self) -> Vault:
-        """Seals what is secret in the database, and opens it."""
-        ...
-
+    @abstractmethod
     def now_us(self) -> int:
         """Microseconds since 1970 by the database's clock, the same for the whole transaction.
 
         Leases, retries and schedules use only this clock: the clocks of processes differ.
         """
-        ...
 
     def once(self, key: Hashable, made: Callable[[], T], /) -> T:
-        """What ``made`` returned for ``key`` earlier in this transaction, or returns now."""
-        ...
+        """Return what ``made`` returned for ``key`` earlier in this transaction, or returns now."""
+        if key not in self._known:
+            self._known[key] = made()
+        found: T = self._known[key]
+        return found
 
     def ring(self, consumers: Sequence[int], /) -> None:
         """Wake up, once this transaction is committed, the waiters for jobs of ``consumers``."""
-        ...
+        self.rung.update(consumers)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one operation of a group: a value, or the error that its client gets."""
+    """Result of one operation of a group: a value, or the error that its client gets."""
 
     value: Any = None
     error: BaseException | None = None
@@ -84,7 +93,7 @@ def resolve(future: asyncio.Future[Any], value: Any, error: BaseException | None
 
 
 def carried_out(work: Callable[[A], T], argument: A) -> T:
-    """What ``work`` returns for ``argument``; a StopIteration, which no future takes, is a RuntimeError."""
+    """Return ``work(argument)``; a StopIteration, which no future takes, is a RuntimeError."""
     try:
         return work(argument)
     except StopIteration as error:
@@ -127,7 +136,7 @@ class Database(Protocol):
         ...
 
     async def find_room(self) -> None:
-        """If a write has lately found no room on the disk, look whether there is some again.
+        """Look, if a write has lately found no room on the disk, whether there is some again.
 
         Raises :class:`~headrace.jobs.errors.DatabaseUnavailableError` while there is none. Where a small
         write finds what a large one would, this does nothing.
@@ -135,7 +144,7 @@ class Database(Protocol):
         ...
 
     def place(self) -> str:
-        """Where the database is, for people: no password. May ask the disk: call it on a thread."""
+        """Say where the database is, for people: no password. May ask the disk: call it on a thread."""
         ...
 
     async def start(self) -> None:

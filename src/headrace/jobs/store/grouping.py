@@ -31,7 +31,7 @@ _WEIGHT_MAX: Final = 256  # of a group of more than one operation
 
 
 class _Write(Protocol):
-    """How a database runs a function in a transaction."""
+    """Method of a database that runs a function in a transaction."""
 
     def __call__(self, work: Callable[[Tx], T], /) -> Awaitable[T]: ...
 
@@ -77,7 +77,7 @@ class GroupWriter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def write(self, work: GroupWork, item: Any, weight: int = 1) -> Any:
-        """What became of ``item``, when its transaction is durable. Cancelling leaves the group as it is.
+        """Return what became of ``item``, once that is durable. Cancelling leaves the group as it is.
 
         Raises :class:`DatabaseUnavailableError` where too many wait already.
         """

@@ -1,4 +1,4 @@
-"""From a URL (`sqlite:///path`, `postgresql://…`) to a database."""
+"""Opens the database that a URL names (`sqlite:///path`, `postgresql://…`)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -64,7 +64,7 @@ _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg
 _CLOCK: Final = b"; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us"
 _COMMIT: Final = b"SELECT set_config('synchronous_commit', 'on', false)"
 _DURABLE: Final = _COMMIT + b" WHERE current_setting('synchronous_commit') = 'off'"
-"""What is answered is on the server's disk; whether a replica's, too, is left as it is set."""
+"""Puts what is answered on the server's disk; whether on a replica's, too, is left as it is set."""
 # Whatever the database has by default: what waited for a lock has to see what was stored meanwhile.
 _BEGIN: Final = b"BEGIN ISOLATION LEVEL READ COMMITTED" + _CLOCK
 _BEGIN_READING: Final = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + _CLOCK
@@ -99,23 +99,21 @@ def _queries() -> Mapping[str, tuple[bytes, bool]]:
 
 
 class _Notice(msgspec.Struct):
-    """What one process tells the others: who it is, and which consumers have new jobs."""
+    """Notice of one process to the others: who it is, and which consumers have new jobs."""
 
     origin: str
     consumers: list[int]
 
 
-class _PostgresTx:
+class _PostgresTx(Tx):
     """The queries on one connection."""
 
     def __init__(self, cursor: psycopg.Cursor[DictRow], now_us: int, vault: Vault) -> None:
+        super().__init__(vault)
         self._cursor = cursor
         self._any_plan = False
-        self.vault = vault
         self._now_us = now_us
         self._queries = _queries()
-        self._known: dict[Hashable, Any] = {}
-        self.rung: set[int] = set()
 
     def all(self, query: str, /, **values: Any) -> Sequence[Row]:
         return self._execute(query, values).fetchall()
@@ -132,15 +130,6 @@ class _PostgresTx:
     def now_us(self) -> int:
         return self._now_us
 
-    def once(self, key: Hashable, made: Callable[[], T], /) -> T:
-        if key not in self._known:
-            self._known[key] = made()
-        found: T = self._known[key]
-        return found
-
-    def ring(self, consumers: Sequence[int], /) -> None:
-        self.rung.update(consumers)
-
     def _execute(self, query: str, values: dict[str, Any]) -> psycopg.Cursor[DictRow]:
         text = self._planned(query)
         return self._cursor.execute(text, values, prepare=False if self._any_plan else None)
@@ -155,7 +144,7 @@ class _PostgresTx:
 
 
 class PostgresDatabase:
-    """See :class:`~headrace.jobs.store.base.Database`."""
+    """Implements :class:`~headrace.jobs.store.base.Database` with PostgreSQL."""
 
     name = "postgresql"
 
@@ -422,7 +411,7 @@ def _why(error: psycopg.Error) -> str:
 
 
 def _rung(payload: str) -> tuple[str | None, list[int]]:
-    """From whom a notice is, and of which consumers. Anybody may send one: what cannot be read is of all."""
+    """Read from whom a notice is, and of whom. Anybody may send one: what cannot be read is of all."""
     try:
         found = msgspec.json.decode(payload, type=_Notice)
     except (msgspec.MsgspecError, RecursionError):

@@ -14,7 +14,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -44,17 +44,15 @@ _Write = tuple[Callable[[Tx], Any], asyncio.Future[Any]]
 _Result = tuple[asyncio.Future[Any], Any, BaseException | None]
 
 
-class _SqliteTx:
+class _SqliteTx(Tx):
     """The queries on one connection."""
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock, vault: Vault) -> None:
+        super().__init__(vault)
         self._connection = connection
-        self.vault = vault
         self._clock = clock
         self._now_us: int | None = None
-        self._known: dict[Hashable, Any] = {}
         self._queries = load_queries("sqlite")
-        self.rung: set[int] = set()
 
     def all(self, query: str, /, **values: Any) -> Sequence[Row]:
         rows: list[Row] = self._connection.execute(self._queries[query], values).fetchall()
@@ -76,18 +74,9 @@ class _SqliteTx:
             self._now_us = self._clock.now_ns() // 1000
         return self._now_us
 
-    def once(self, key: Hashable, made: Callable[[], T], /) -> T:
-        if key not in self._known:
-            self._known[key] = made()
-        found: T = self._known[key]
-        return found
-
-    def ring(self, consumers: Sequence[int], /) -> None:
-        self.rung.update(consumers)
-
 
 class SqliteDatabase:
-    """See :class:`~headrace.jobs.store.base.Database`."""
+    """Implements :class:`~headrace.jobs.store.base.Database` with SQLite."""
 
     name = "sqlite"
 

@@ -75,7 +75,7 @@ _FROZEN: Final = (*WHOLE, "meta", "leader")
 FROZEN: Final = (
     "the database is read-only since it was exported (`headrace jobs unfreeze` ends that)"
 )
-"""What is said of a change while it is."""
+"""Refusal of a change while it is frozen."""
 
 
 # ruff: noqa: S608 - every name is one of the above

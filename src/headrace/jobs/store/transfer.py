@@ -36,7 +36,7 @@ _encode: Final = msgspec.json.encode
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """How many rows of each table, and how many jobs in each state."""
+    """Counts of the rows of each table, and of the jobs in each state."""
 
     rows: Mapping[str, int]
     states: Mapping[str, int]
@@ -62,7 +62,7 @@ class _End(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _InterruptedError(Exception):
-    """Whoever waited for it has gone."""
+    """Sign that whoever waited for it has gone."""
 
 
 def _schema(kind: Literal["sqlite", "postgres"]) -> int:
@@ -261,7 +261,7 @@ def _store_page(tx: Tx, path: Path, page: _Page) -> None:
 
 
 def _compared(tx: Tx, path: Path, end: _End) -> Carried:
-    """What is stored now, counted in the database; it must be what was exported."""
+    """Count what is stored now, in the database; it must be what was exported."""
     rows = {table: _number(tx, f"whole_count_{table}", "n") for table in WHOLE}
     states = {state_name(row["state"]): int(row["n"]) for row in tx.all("whole_states")}
     if (rows, states) != (end.rows, end.states):

@@ -227,7 +227,7 @@ class _Order:
         return self._seen is not None
 
     async def sorted(self, batch: Iterable[JetStreamMessage]) -> list[JetStreamMessage]:
-        """Those that can be taken now, in order."""
+        """Return those that can be taken now, in order."""
         messages = list(batch)
         if self._seen is not None:
             first = self._seen + 1
@@ -247,7 +247,7 @@ class _Order:
 
 
 def message_of(config: FeedConfig, message: JetStreamMessage) -> tuple[MessageIdentity, NewMessage]:
-    """Which message of the stream it is, and the channel's message: its headers except those that are the
+    """Identify the message of the stream, and make the channel's of it: its headers except those that are the
     service's or the broker's own, its subject, its sequence. Those that HTTP cannot carry, or that are too
     many, are left out and counted in a header of ours, and such characters of subject and ordering key are
     replaced: a message that is in a stream is not refused.

@@ -1,4 +1,4 @@
-"""Where a feed is in its stream: the durable consumer is found, made, or put where the database says.
+"""Place of a feed in its stream: the durable consumer is found, made, or put where the database says.
 
 The stream may have lost its end, been put back from a copy, or been made anew since; all of these give
 sequences again. So the feed's place is compared with the stream whenever there may have been one of that.

@@ -7,18 +7,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx2
 import pytest
 
 from headrace.cli import main
 from headrace.clock import ManualClock
-from headrace.jobs.http import create_app
 from headrace.jobs.models import ConsumerSettings, Options
 from headrace.jobs.policy import RetryPolicy
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import consumers
-from jobs_contract import ContractTransport
-from jobs_world import PULL, World
+from jobs_world import PULL, World, http_of
 
 
 async def test_what_a_put_returned_is_enough_for_the_next_put(world: World) -> None:
@@ -244,8 +241,7 @@ async def test_concurrent_changes_of_different_settings_are_all_kept(
     """Two processes, each changing what the other does not."""
     other = service_on(clock=clock)
     await other.start()
-    transport = ContractTransport(create_app(other))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as second:
+    async with http_of(other) as second:
         path = "/v2/channel/c/consumer/k"
         for round_ in range(1, 6):
             wanted: dict[str, Any] = {

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from headrace.cli import main
 from headrace.jobs import limits
-from headrace.jobs.client import AsyncJobsClient
-from headrace.jobs.http import create_app
 from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.metrics import BOUNDS_S, Metrics
 from headrace.jobs.push.engine import PushEngine
@@ -21,9 +19,8 @@ from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions.consumers import find_consumer
 from headrace.jobs.service.push import call_statistics
 from headrace.jobs.store import Tx
-from jobs_contract import ContractTransport
 from jobs_endpoint import Endpoint, answer
-from jobs_world import World
+from jobs_world import World, jobs_client
 from waiting import until
 
 PATH = "/v2/channel/c/consumer/k/calls"
@@ -122,8 +119,7 @@ async def test_pushes_are_shown_by_the_client_and_the_command(
         async with asyncio.timeout(30):
             await pushing
     await maintenance.resign()
-    transport = ContractTransport(create_app(world.runtime))
-    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+    async with jobs_client(world.runtime) as client:
         (slot,) = await client.endpoint_calls("c", "h")
         assert (slot["calls"], slot["failed"]) == (1, 1)
         assert await client.endpoint_calls("c", "k", last_s=60) == []

@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 from headrace.cli import main
 from headrace.jobs import limits
 from headrace.jobs.access import SCOPES, Key
-from headrace.jobs.client import AsyncJobsClient, JobsClient
+from headrace.jobs.client import JobsClient
 from headrace.jobs.errors import JobsError
-from headrace.jobs.http import create_app
 from headrace.jobs.http.app import ENDPOINTS
 from headrace.jobs.ids import key_id_of, new_key
 from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.runtime.runtime import Runtime
-from jobs_contract import ContractTransport
-from jobs_world import World, held
+from jobs_world import World, held, jobs_client
 
 ADMIN = {"Authorization": "Bearer sesame"}
 
@@ -229,7 +227,7 @@ def test_every_route_but_those_that_tell_nothing_has_its_scopes() -> None:
         assert bool(endpoint.needed) != open_to_all, endpoint.path
         assert set(endpoint.needed) <= set(SCOPES)
         if endpoint.needed:
-            assert {401, 403} <= set(endpoint.errors), f"{endpoint.method} {endpoint.path}"
+            assert {401, 403} <= endpoint.problems, f"{endpoint.method} {endpoint.path}"
         if endpoint.needed == ("admin",) and endpoint.method != "GET":
             assert endpoint.audited, f"{endpoint.method} {endpoint.path}"
 
@@ -254,12 +252,9 @@ async def test_the_clients_make_use_and_revoke_keys(
     world: World, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.runtime.admin_token = "sesame"
-    transport = ContractTransport(create_app(world.runtime))
-    async with AsyncJobsClient("http://jobs", admin_token="sesame", transport=transport) as client:
+    async with jobs_client(world.runtime, admin_token="sesame") as client:
         made = await client.create_key("ci", ["publish", "consume"], channels=["c"])
-        async with AsyncJobsClient(
-            "http://jobs", admin_token=made["key"], transport=transport
-        ) as own:
+        async with jobs_client(world.runtime, admin_token=made["key"]) as own:
             await own.publish("c", b"x")
             queue = own.queue("c", "k")
             (job,) = await queue.claim()

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.cli import main
-from headrace.jobs.client import AsyncJobsClient, JobsError, LeasedJob, Worker
-from headrace.jobs.http import create_app
+from headrace.jobs.client import JobsError, LeasedJob, Worker
 from headrace.jobs.push.engine import PushEngine
-from jobs_contract import ContractTransport
 from jobs_endpoint import Endpoint
-from jobs_world import PULL, World, held
+from jobs_world import PULL, World, held, jobs_client
 from waiting import until
 
 CONSUMER = "/v2/channel/c/consumer/k"
@@ -71,8 +69,7 @@ async def test_a_worker_finishes_what_it_has_before_it_says_that_its_consumer_is
         await going.wait()
 
     await world.broadcast()
-    transport = ContractTransport(create_app(world.runtime))
-    async with AsyncJobsClient("http://jobs", transport=transport) as client:
+    async with jobs_client(world.runtime) as client:
         queue = client.queue("c", "k", channel_token="ct", consumer_token="kt")
         made = Worker(queue, work, concurrency=2, wait_s=1)
         task = asyncio.create_task(made.run())

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,13 +18,11 @@ from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from headrace.jobs.config import load_config
 from headrace.jobs.errors import JobsError
-from headrace.jobs.http import create_app
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
 from headrace.jobs.vault import PLAIN, Vault, read_keys, sealed_with
-from jobs_contract import ContractTransport
-from jobs_world import World
+from jobs_world import World, http_of
 
 peers.package("cryptography")
 
@@ -54,8 +51,7 @@ def start(database_url: str, clock: ManualClock, options: Options) -> Callable[.
 async def told(runtime: Runtime, clock: ManualClock, *, define: bool = False) -> World:
     """The service of this runtime, which is started."""
     await runtime.start()
-    transport = ContractTransport(create_app(runtime))
-    http = httpx2.AsyncClient(transport=transport, base_url="http://jobs")
+    http = http_of(runtime)
     world = World(http, runtime, clock)
     if define:
         await world.define()

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from ..jetstream.config.options import JetStreamOptions
     from ..jetstream.engine.engine import JetStream, ServerStore
     from ..jetstream.tick.flush_barrier import Commits
-    from ..ports import Randomness, Sink, Storage, Timers
+    from ..ports import Randomness, Sink, Storage
+    from ..timers import TimerQueue
 
 
 _API_CALLS: Final = "$JS.API."
@@ -175,7 +176,7 @@ class Account:
 class Accounts:
     """The accounts of a hub by name: always the default one and the system's, and those configured."""
 
-    def __init__(self, clock: Clock, random: Randomness, timers: Timers) -> None:
+    def __init__(self, clock: Clock, random: Randomness, timers: TimerQueue) -> None:
         self._clock = clock
         self._random = random
         self._timers = timers
@@ -273,7 +274,7 @@ class _Shared:
         options: JetStreamOptions,
         clock: Clock,
         random: Randomness,
-        timers: Timers,
+        timers: TimerQueue,
     ) -> None:
         # A broker without streams starts without the engine.
         from ..jetstream.engine.engine import ServerStore

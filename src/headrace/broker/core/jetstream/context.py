@@ -14,7 +14,8 @@ import msgspec
 
 from ....clock import Clock
 from ....pattern_tree import PatternTree, TooManyPatternsError, are_literal
-from ..ports import Bus, Randomness, Storage, Timers
+from ..ports import Bus, Randomness, Storage
+from ..timers import TimerQueue
 from .advisories import Advisories
 from .config.options import JetStreamOptions
 from .ports import StreamQuota
@@ -107,7 +108,7 @@ class Context:
         storage: Storage,
         clock: Clock,
         random: Randomness,
-        timers: Timers,
+        timers: TimerQueue,
         options: JetStreamOptions,
     ) -> None:
         self.bus = bus

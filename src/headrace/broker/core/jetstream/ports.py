@@ -1,20 +1,18 @@
 """What the rooms of JetStream know of those above them, and what passes between them.
 
 ``Reader`` is a consumer and ``Copier`` a source or mirror of another stream, as their stream knows them;
-``StreamView`` is the stream as its consumers see it, and ``PublishTarget`` as batches do. ``SourcePositions``
-is how far a stream has come with what it copies itself. An ``Arrival`` is a message on its way in.
+``PublishTarget`` is the stream as batches know it. ``SourcePositions`` is how far a stream has come with what
+it copies itself. An ``Arrival`` is a message on its way in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ....api.consumers import ConsumerConfig
 from ....api.errors import ErrorSpec
 from ....api.streams import StreamConfig, StreamSourceInfo
-from ....message import StoredRow
-from ....subjects import SubjectFilter
 from ..ports import StreamStore
 
 
@@ -129,46 +127,6 @@ class SourcePositions(Protocol):
 
     def touch(self, *, save: bool = True) -> None: ...
     def infos(self, *, fresh: bool = False) -> tuple[StreamSourceInfo, ...]: ...
-
-
-# -- a stream, as its consumers see it
-
-
-class _Waiters(Protocol):
-    """Consumers that have had every message so far; see ``stream.waiters``."""
-
-    def add(self, reader: Any, filter: SubjectFilter | None, caught_up: int = 0) -> None: ...
-    def discard(self, reader: Any) -> None: ...
-
-
-class _Retention(Protocol):
-    """What decides whether an acknowledged message leaves the stream; see ``stream.retention``."""
-
-    def acknowledged(self, consumer: Any, sequences: Sequence[int]) -> None: ...
-    def passed(self, sequences: Sequence[int]) -> None: ...
-    def consumers_changed(self) -> None: ...
-
-
-class StreamView(Protocol):
-    """A stream, as its consumers see it; see ``stream.stream.Stream``."""
-
-    name: str
-    config: StreamConfig
-    store: StreamStore
-    created_ns: int
-    removals: int
-
-    @property
-    def waiters(self) -> _Waiters: ...
-    @property
-    def retention(self) -> _Retention: ...
-    @property
-    def holding(self) -> MutableMapping[Any, None]: ...
-    @property
-    def blocked(self) -> MutableMapping[Any, None]: ...
-    def expire(self) -> None: ...
-    def take_out_expired(self, messages: Sequence[StoredRow]) -> bool: ...
-    def wake_after_flush(self) -> None: ...
 
 
 # -- who publishes to a stream

@@ -23,7 +23,8 @@ from ....errors import StoreError, StoreReadError
 from ....message import StoredMessage
 from ....quantities import GO_UNITS, duration_ns
 from ....subjects import is_literal, is_valid_subject, overlaps
-from ..ports import StreamStore, Timer
+from ..ports import StreamStore
+from ..timers import Timer
 from .config.options import Refused
 from .context import Context
 from .headers import header_value, read_ttl, with_headers

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ....wire import encode
 from ..peer import UNSAID
-from ..ports import Timer
+from ..timers import Timer
 
 if TYPE_CHECKING:
     from .session import Host, Session

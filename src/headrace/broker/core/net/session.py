@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from ..auth.authentication import Authenticator, SlowDecisions
     from ..budget import Budget
     from ..options import AccountOptions, HubOptions
-    from ..ports import Origin, Timers
+    from ..ports import Origin
+    from ..timers import TimerQueue
     from .publishing import HandOver
     from .router import Router
     from .session_subscriptions import Leaving
@@ -155,7 +156,7 @@ class Host(Protocol):
     def accounts(self) -> HostedAccounts: ...
 
     @property
-    def timers(self) -> Timers: ...
+    def timers(self) -> TimerQueue: ...
 
     def info(self, session: Session, *, entered: bool = False) -> bytes:
         """The INFO document for one client; one that has ``entered`` learns which account it is in."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ....errors import ConfigurationError
 from ....handling.callbacks import CALLBACK_ERRORS, as_exception, await_result, gives_coroutines
 from ....handling.lanes import LaneTasks, is_cancelled
-from ....handling.threads import OwnThreads, Stopped, awaitable_of, take_turn
+from ....handling.threads import Stopped, Threads, awaitable_of, take_turn
 from ..message import JetStreamMessage
 from .answers import Answers, MessageOnThread
 
@@ -104,11 +104,11 @@ class ConcurrentCallbacks:
             self._wake_all,
             feed.stop_now,
         )
-        self._threads: OwnThreads | None = None
+        self._threads: Threads | None = None
         self._answers: Answers | None = None
         self._context = copy_context()
         if not gives_coroutines(callback):
-            self._threads = OwnThreads(concurrency, f"consume {feed.consumer}")
+            self._threads = Threads(concurrency, f"consume {feed.consumer}")
             self._answers = Answers(session, session.report)
 
     async def run(self) -> None:

@@ -77,8 +77,6 @@ ENDPOINTS: Final = (
         answers={200: shapes.ChannelDetail},
         tag="definitions",
         admin=True,
-        legacy=False,
-        errors=(401, 403, 404),
     ),
     Endpoint(
         method="PATCH",
@@ -91,7 +89,6 @@ ENDPOINTS: Final = (
         admin=True,
         scopes=("operate",),
         audited=True,
-        legacy=False,
-        errors=(400, 401, 403, 404, 409, 413, 415),
+        errors=(409,),
     ),
 )

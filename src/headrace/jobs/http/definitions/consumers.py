@@ -302,8 +302,6 @@ ENDPOINTS: Final = (
         answers={200: shapes.ConsumerDetail},
         tag="consumers",
         admin=True,
-        legacy=False,
-        errors=(401, 403, 404),
     ),
     Endpoint(
         method="PATCH",
@@ -316,8 +314,7 @@ ENDPOINTS: Final = (
         admin=True,
         scopes=("operate",),
         audited=True,
-        legacy=False,
-        errors=(400, 401, 403, 404, 412, 413, 415),
+        errors=(412,),
     ),
     Endpoint(
         method="POST",
@@ -330,8 +327,6 @@ ENDPOINTS: Final = (
         tag="consumers",
         admin=True,
         audited=True,
-        legacy=False,
-        errors=(400, 401, 403, 404, 413, 415),
     ),
     Endpoint(
         method="POST",
@@ -344,8 +339,6 @@ ENDPOINTS: Final = (
         tag="consumers",
         admin=True,
         audited=True,
-        legacy=False,
-        errors=(400, 401, 403, 404, 413, 415),
     ),
     Endpoint(
         method="GET",
@@ -356,8 +349,7 @@ ENDPOINTS: Final = (
         tokens=CONSUMER_TOKENS,
         admin=True,
         tag="consumers",
-        legacy=False,
-        errors=(401, 403, 404, 410),
+        errors=(410,),
     ),
     Endpoint(
         method="GET",
@@ -370,7 +362,5 @@ ENDPOINTS: Final = (
         ),
         tag="consumers",
         admin=True,
-        legacy=False,
-        errors=(400, 401, 403, 404),
     ),
 )

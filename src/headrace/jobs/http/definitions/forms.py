@@ -16,17 +16,17 @@ from ...push.guard import Guard, RefusedAddressError
 from ...runtime.runtime import Runtime
 from ...service import removing
 from ...service.definitions import channels, consumers, definitions
-from ...service.page_reads import Page, page
+from ...service.page_reads import Page
 from ...signature import new_secret
 from ...store import Tx
 from .. import shapes
 from ..request.access import recorded
-from ..request.endpoint import Endpoint, Parameter, reply
+from ..request.endpoint import CURSORS, Endpoint, Parameter, reply
 from ..request.incoming import (
     flag,
     list_links,
     number_between,
-    paging,
+    page_of,
     precondition,
     read_form,
     require_admin,
@@ -34,10 +34,6 @@ from ..request.incoming import (
 
 __all__ = ["ENDPOINTS", "refuse_inside"]
 
-_CURSORS: Final = (
-    Parameter("next", "the cursor a page gave for the page after it"),
-    Parameter("previous", "the cursor a page gave for the page before it"),
-)
 _FORM: Final = (
     Parameter("token", "kept or made when absent"),
     Parameter("name", "the id when absent"),
@@ -65,15 +61,7 @@ async def _list(
         values = {}
         if "channel" in scope:
             values["channel_seq"] = channels.find_channel(tx, scope["channel"]).seq
-        return page(
-            tx,
-            runtime.cursors,
-            name,
-            query,
-            paging(runtime, request, name),
-            limits.PAGE_SIZE,
-            **values,
-        )
+        return page_of(tx, runtime, request, query, name, **values)
 
     found = await runtime.database.read(read)
     return reply(shapes.Listing([link(row) for row in found.rows], list_links(path, found)))
@@ -296,8 +284,6 @@ async def _asked(
     return change, precondition(request)
 
 
-_PUT_ERRORS: Final = (400, 401, 403, 412, 413, 415)
-
 ENDPOINTS: Final = (
     *(
         Endpoint(
@@ -306,10 +292,10 @@ ENDPOINTS: Final = (
             handler=handler,
             summary=f"The {what}, newest first",
             answers={200: shapes.Listing},
-            parameters=_CURSORS,
+            parameters=CURSORS,
             tag="definitions",
             admin=True,
-            errors=(400, 401, 403, 404),
+            errors=(404,),
         )
         for path, handler, what in (
             ("/producers", list_producers, "producers"),
@@ -326,7 +312,6 @@ ENDPOINTS: Final = (
             answers={200: shape},
             tag="definitions",
             admin=True,
-            errors=(401, 403, 404),
         )
         for path, handler, what, shape in (
             ("/producer/{producerId}", get_producer, "producer", shapes.ProducerShape),
@@ -350,7 +335,7 @@ ENDPOINTS: Final = (
             tag="definitions",
             admin=True,
             audited=True,
-            errors=(*_PUT_ERRORS, 404),
+            errors=(412,),
         )
         for path, handler, what, shape, form in (
             ("/producer/{producerId}", put_producer, "producer", shapes.ProducerShape, _FORM),
@@ -373,7 +358,7 @@ ENDPOINTS: Final = (
         tag="definitions",
         admin=True,
         audited=True,
-        errors=(400, 401, 403, 404, 412),
+        errors=(400, 412),
     ),
     Endpoint(
         method="DELETE",
@@ -387,7 +372,7 @@ ENDPOINTS: Final = (
         tag="definitions",
         admin=True,
         audited=True,
-        errors=(400, 401, 403, 404, 409, 412),
+        errors=(409, 412),
     ),
     Endpoint(
         method="DELETE",
@@ -402,6 +387,6 @@ ENDPOINTS: Final = (
         tag="definitions",
         admin=True,
         audited=True,
-        errors=(400, 401, 403, 404, 409, 412),
+        errors=(409, 412),
     ),
 )

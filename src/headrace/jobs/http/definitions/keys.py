@@ -12,12 +12,11 @@ from ... import ids, limits
 from ...errors import bad_request
 from ...models import rfc3339
 from ...runtime.runtime import Runtime
-from ...service import page_reads
 from ...service.definitions import keys
 from ...store import Row
 from ..request.access import recorded
-from ..request.endpoint import Endpoint, Parameter, reply
-from ..request.incoming import list_links, paging, read_json, require_admin, seconds_between
+from ..request.endpoint import CURSORS, Endpoint, Parameter, reply
+from ..request.incoming import list_links, page_of, read_json, require_admin, seconds_between
 
 __all__ = ["ENDPOINTS"]
 
@@ -95,10 +94,7 @@ async def make_key(runtime: Runtime, request: Request) -> Response:
 
 async def list_keys(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
-    asked = paging(runtime, request, "keys")
-    found = await runtime.database.read(
-        lambda tx: page_reads.page(tx, runtime.cursors, "keys", "keys", asked, limits.PAGE_SIZE)
-    )
+    found = await runtime.database.read(lambda tx: page_of(tx, runtime, request, "keys", "keys"))
     shown = [KeyShape(**_shown(row)) for row in found.rows]
     return reply(Keys(shown, list_links(request.url.path, found)))
 
@@ -141,11 +137,8 @@ async def list_audit(runtime: Runtime, request: Request) -> Response:
     for name, value in given.items():
         query, values = f"audit_of_{name}", {f"{name}_id": value}
     scope = f"{query} {values}"
-    asked = paging(runtime, request, scope)
     found = await runtime.database.read(
-        lambda tx: page_reads.page(
-            tx, runtime.cursors, scope, query, asked, limits.PAGE_SIZE, **values
-        )
+        lambda tx: page_of(tx, runtime, request, query, scope, **values)
     )
     shown = [
         AuditEntry(
@@ -165,8 +158,6 @@ async def list_audit(runtime: Runtime, request: Request) -> Response:
     return reply(AuditEntries(shown, list_links(request.url.path, found, **given)))
 
 
-_CURSORS: Final = (Parameter("next", "cursor"), Parameter("previous", "cursor"))
-
 ENDPOINTS: Final = (
     Endpoint(
         method="POST",
@@ -177,9 +168,8 @@ ENDPOINTS: Final = (
         answers={201: KeyMade},
         tag="access",
         admin=True,
-        legacy=False,
         audited=True,
-        errors=(400, 401, 403, 409, 413, 415),
+        errors=(409,),
     ),
     Endpoint(
         method="GET",
@@ -187,12 +177,10 @@ ENDPOINTS: Final = (
         handler=list_keys,
         summary="The API keys, newest first; none is shown itself",
         answers={200: Keys},
-        parameters=_CURSORS,
+        parameters=CURSORS,
         tag="access",
         admin=True,
-        legacy=False,
         scopes=("admin",),
-        errors=(400, 401, 403),
     ),
     Endpoint(
         method="DELETE",
@@ -202,9 +190,7 @@ ENDPOINTS: Final = (
         answers={204: None},
         tag="access",
         admin=True,
-        legacy=False,
         audited=True,
-        errors=(401, 403, 404),
     ),
     Endpoint(
         method="GET",
@@ -215,12 +201,10 @@ ENDPOINTS: Final = (
         parameters=(
             Parameter("key", "what the API key of this id did"),
             Parameter("channel", "what was done in this channel"),
-            *_CURSORS,
+            *CURSORS,
         ),
         tag="access",
         admin=True,
-        legacy=False,
         scopes=("admin",),
-        errors=(400, 401, 403),
     ),
 )

@@ -23,7 +23,7 @@ from ...states import TERMINAL, Hold, State
 from ...store import Row, Tx
 from .. import shapes
 from ..request.access import recorded
-from ..request.endpoint import CHANNEL_TOKENS, CONSUMER_TOKENS, Endpoint, Parameter, reply
+from ..request.endpoint import CHANNEL_TOKENS, CONSUMER_TOKENS, CURSORS, Endpoint, Parameter, reply
 from ..request.incoming import (
     consumer_tokens,
     is_admin,
@@ -179,7 +179,7 @@ def _shown(row: Row, consumer_id: str, base: str, blocker: Row | None) -> FoundJ
 
 
 def blocked_by(blocker: Row | None) -> shapes.Blocker | None:
-    """How the job is shown that has the ordering key which another one waits for."""
+    """Show the job that has the ordering key which another one waits for."""
     if blocker is None:
         return None
     waits = blocker["state"] == State.QUEUED
@@ -231,7 +231,7 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     while following is not None:
         at = following
         begins = following == _BEGIN and not body.dry_run
-        work = recorded(request, carry_out, _cancelled_detail(body)) if begins else carry_out
+        work = recorded(request, carry_out, _detail(body)) if begins else carry_out
         cancelled, until_us = await runtime.in_turn(work)
         total.add(cancelled)
         following = cancelled.at
@@ -255,8 +255,8 @@ async def cancel_jobs(runtime: Runtime, request: Request) -> Response:
     )
 
 
-def _cancelled_detail(body: CancelBody) -> str:
-    """Which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
+def _detail(body: CancelBody | ReplayBody) -> str:
+    """Say which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
     wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
     return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
 
@@ -296,8 +296,7 @@ _FILTERS: Final = (
     Parameter(
         "payload", "PATH=PATTERN, such as $.order.id=7: of messages with this value; repeatable"
     ),
-    Parameter("next", "cursor"),
-    Parameter("previous", "cursor"),
+    *CURSORS,
 )
 
 
@@ -322,7 +321,7 @@ async def replay(runtime: Runtime, request: Request) -> Response:
 
             is_told = told or body.dry_run
             slice_ = await runtime.in_turn(
-                work if is_told else recorded(request, work, _replayed_detail(body))
+                work if is_told else recorded(request, work, _detail(body))
             )
             told = True
             done += slice_.count
@@ -343,12 +342,6 @@ async def replay(runtime: Runtime, request: Request) -> Response:
             dry_run=body.dry_run,
         )
     )
-
-
-def _replayed_detail(body: ReplayBody) -> str:
-    """Which jobs were meant, for the audit log, which has nothing of payloads but the paths."""
-    wanted = {**msgspec.to_builtins(body), "payload": " ".join(sorted(body.payload))}
-    return ", ".join(f"{name}: {value}" for name, value in wanted.items() if value)
 
 
 def _check(body: ReplayBody) -> None:
@@ -427,8 +420,6 @@ ENDPOINTS: Final = (
         tokens=CHANNEL_TOKENS,
         admin=True,
         tag="jobs",
-        legacy=False,
-        errors=(400, 401, 403, 404),
     ),
     Endpoint(
         method="POST",
@@ -442,8 +433,7 @@ ENDPOINTS: Final = (
         scopes=("operate",),
         audited=True,
         tag="jobs",
-        legacy=False,
-        errors=(400, 401, 403, 404, 409, 413, 415),
+        errors=(409,),
     ),
     Endpoint(
         method="POST",
@@ -456,7 +446,5 @@ ENDPOINTS: Final = (
         admin=True,
         scopes=("operate",),
         audited=True,
-        legacy=False,
-        errors=(400, 401, 403, 404, 413, 415),
     ),
 )

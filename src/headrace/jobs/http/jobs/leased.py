@@ -34,7 +34,7 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 def _check_progress(told: shapes.ProgressBody) -> None:
-    """400 for a share that is none, for a note that is too long, and for progress that says nothing."""
+    """Refuse a share that is none, a note that is too long, and progress that says nothing (400)."""
     if told.done is not None and not 0 <= told.done <= 1:
         raise bad_request("invalid_number", "a share of the work is 0 to 1", "jobs.progress.done")
     if len(told.note) > limits.PROGRESS_NOTE_CHARS_MAX:
@@ -47,12 +47,12 @@ def _check_progress(told: shapes.ProgressBody) -> None:
 
 
 def _stored_progress(told: shapes.ProgressBody, now: int) -> str:
-    """As it is stored with the job."""
+    """Encode it as it is stored with the job."""
     return msgspec.json.encode(_Stored(told.done, told.note, now)).decode()
 
 
 def progress_of(row: Row) -> shapes.Progress | None:
-    """What a job's worker said last. That of an attempt before is not that of the one that runs."""
+    """Read what a job's worker said last; of the attempt that runs, not of one before."""
     if row["progress"] is None:
         return None
     told = msgspec.json.decode(row["progress"], type=_Stored)
@@ -247,8 +247,7 @@ ENDPOINTS: Final = (
         answers={200: shapes.LeasedJobs},
         tokens=CONSUMER_TOKENS,
         tag="leases",
-        legacy=False,
-        errors=(400, 401, 403, 404, 412, 413, 415),
+        errors=(412,),
     ),
     *(
         Endpoint(
@@ -260,8 +259,6 @@ ENDPOINTS: Final = (
             answers={200: shapes.ItemResults, 404: shapes.ItemResults, 409: shapes.ItemResults},
             tokens=CONSUMER_TOKENS,
             tag="leases",
-            legacy=False,
-            errors=(400, 401, 403, 404, 413, 415),
         )
         for name, handler, body, summary in (
             ("heartbeat", heartbeat, shapes.HeartbeatBody, "Move the deadlines of held jobs"),

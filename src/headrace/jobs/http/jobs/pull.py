@@ -20,14 +20,14 @@ from ...store import Row, Tx
 from .. import shapes
 from ..messages.reading import stored_headers
 from ..request.access import key_of, recorded, take_token
-from ..request.endpoint import CONSUMER_TOKENS, Endpoint, Parameter, reply
+from ..request.endpoint import CONSUMER_TOKENS, CURSORS, Endpoint, Parameter, reply
 from ..request.incoming import (
     consumer_tokens,
     has_admin_token,
     list_links,
     nested_too_deeply,
     number_between,
-    paging,
+    page_of,
     read_body,
     read_form,
     require_reader,
@@ -192,10 +192,7 @@ async def list_dead(runtime: Runtime, request: Request) -> Response:
     def read(tx: Tx) -> tuple[Consumer, page_reads.Page]:
         require_reader(runtime, request, tx)
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
-        asked = paging(runtime, request, scope)
-        return consumer, page_reads.page(
-            tx, runtime.cursors, scope, "dead", asked, limits.PAGE_SIZE, consumer_seq=consumer.seq
-        )
+        return consumer, page_of(tx, runtime, request, "dead", scope, consumer_seq=consumer.seq)
 
     consumer, found = await runtime.database.read(read)
     base = f"/channel/{path['channelId']}"
@@ -275,7 +272,6 @@ def dead_counts_of(rows: list[tuple[Row, dict[State, int]]]) -> shapes.DeadCount
 
 
 _BASE: Final = "/channel/{channelId}/consumer/{consumerId}"
-_LADDER: Final = (400, 401, 403, 404, 410, 412)
 
 ENDPOINTS: Final = (
     Endpoint(
@@ -287,7 +283,7 @@ ENDPOINTS: Final = (
         parameters=(Parameter("limit", "default 25; more than 100 is 100", type="integer"),),
         tokens=CONSUMER_TOKENS,
         tag="pull",
-        errors=_LADDER,
+        errors=(410, 412),
     ),
     Endpoint(
         method="GET",
@@ -297,7 +293,7 @@ ENDPOINTS: Final = (
         answers={200: shapes.JobShape},
         tokens=CONSUMER_TOKENS,
         tag="pull",
-        errors=_LADDER,
+        errors=(400, 410, 412),
     ),
     Endpoint(
         method="POST",
@@ -307,7 +303,7 @@ ENDPOINTS: Final = (
         answers={202: None},
         tokens=CONSUMER_TOKENS,
         tag="pull",
-        errors=(*_LADDER, 413, 415),
+        errors=(400, 410, 412, 413, 415),
     ),
     Endpoint(
         method="POST",
@@ -319,7 +315,7 @@ ENDPOINTS: Final = (
         scopes=("consume", "operate"),
         audited=True,
         tag="dead letters",
-        errors=(400, 401, 403, 404, 410),
+        errors=(400, 410),
     ),
     Endpoint(
         method="DELETE",
@@ -331,7 +327,6 @@ ENDPOINTS: Final = (
         scopes=("consume", "operate"),
         audited=True,
         tag="dead letters",
-        errors=(401, 403, 404),
     ),
     Endpoint(
         method="GET",
@@ -339,11 +334,10 @@ ENDPOINTS: Final = (
         handler=list_dead,
         summary="The consumer's dead jobs with their last error, newest first",
         answers={200: shapes.DeadJobs},
-        parameters=(Parameter("next", "cursor"), Parameter("previous", "cursor")),
+        parameters=CURSORS,
         tokens=("X-Broker-Channel-Token",),
         admin=True,
         tag="dead letters",
-        errors=(400, 401, 403, 404),
     ),
     Endpoint(
         method="POST",
@@ -355,7 +349,6 @@ ENDPOINTS: Final = (
         scopes=("consume", "operate"),
         audited=True,
         tag="dead letters",
-        errors=(400, 401, 403, 404, 413, 415),
     ),
     Endpoint(
         method="DELETE",
@@ -367,6 +360,5 @@ ENDPOINTS: Final = (
         scopes=("consume", "operate"),
         audited=True,
         tag="dead letters",
-        errors=(401, 403, 404),
     ),
 )

@@ -121,8 +121,6 @@ ENDPOINTS: Final = (
         answers={200: FeedList},
         tag="operations",
         admin=True,
-        legacy=False,
-        errors=(401, 403),
     ),
     Endpoint(
         method="GET",
@@ -132,8 +130,6 @@ ENDPOINTS: Final = (
         answers={200: FeedList},
         tag="messages",
         admin=True,
-        legacy=False,
-        errors=(401, 403, 404),
     ),
     Endpoint(
         method="POST",
@@ -146,7 +142,6 @@ ENDPOINTS: Final = (
         admin=True,
         scopes=("operate",),
         audited=True,
-        legacy=False,
-        errors=(400, 401, 403, 404, 409, 413, 415),
+        errors=(409,),
     ),
 )

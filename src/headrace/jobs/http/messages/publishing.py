@@ -23,7 +23,7 @@ from ...service.publishing.publishing import MessageRefusedError, Publication
 from .. import shapes
 from ..request import access
 from ..request.endpoint import PRODUCER_TOKENS, Endpoint, Parameter, reply
-from ..request.incoming import header, moment_us, read_body, read_json
+from ..request.incoming import header, moment_us, producer_tokens, read_body, read_json
 
 __all__ = ["ENDPOINTS", "At", "message_of"]
 
@@ -62,11 +62,7 @@ async def publish(runtime: Runtime, request: Request) -> Response:
 
 async def _publish(runtime: Runtime, request: Request) -> Published:
     channel_id = request.path_params["channelId"]
-    tokens = (
-        header(request, "x-broker-channel-token"),
-        header(request, "x-broker-producer-id"),
-        header(request, "x-broker-producer-token"),
-    )
+    tokens = producer_tokens(request)
     granted = access.key_of(request) is not None
     if not _is_small(runtime, request):
         # The tokens are checked before a large body is read.
@@ -253,11 +249,7 @@ _FIELDS: Final = {
 
 async def publish_batch(runtime: Runtime, request: Request) -> Response:
     channel_id = request.path_params["channelId"]
-    tokens = (
-        header(request, "x-broker-channel-token"),
-        header(request, "x-broker-producer-id"),
-        header(request, "x-broker-producer-token"),
-    )
+    tokens = producer_tokens(request)
     # The tokens are checked before a large body is read.
     granted = access.key_of(request) is not None
     await runtime.database.read(
@@ -349,7 +341,7 @@ def _payload(given: shapes.BatchMessage) -> bytes:
 
 
 def _check_headers(given: shapes.BatchMessage) -> None:
-    """What an endpoint is sent as headers must be such."""
+    """Refuse headers that an endpoint could not be sent."""
     for name, value in given.headers.items():
         ids.check_header(name, value, "headers")
         if is_reserved(name):
@@ -368,7 +360,7 @@ ENDPOINTS: Final = (
         parameters=_BROADCAST,
         tokens=PRODUCER_TOKENS,
         tag="messages",
-        errors=(400, 401, 403, 404, 409, 412, 413, 415, 422),
+        errors=(400, 409, 412, 413, 415, 422),
     ),
     Endpoint(
         method="POST",
@@ -379,8 +371,7 @@ ENDPOINTS: Final = (
         parameters=_BROADCAST,
         tokens=PRODUCER_TOKENS,
         tag="messages",
-        legacy=False,
-        errors=(400, 401, 403, 404, 409, 412, 413, 415, 422),
+        errors=(400, 409, 412, 413, 415, 422),
     ),
     Endpoint(
         method="POST",
@@ -391,7 +382,6 @@ ENDPOINTS: Final = (
         answers={201: shapes.PublishedBatch, 200: shapes.PublishedBatch},
         tokens=PRODUCER_TOKENS,
         tag="messages",
-        legacy=False,
-        errors=(400, 401, 403, 404, 409, 412, 413, 415, 422),
+        errors=(409, 412, 422),
     ),
 )

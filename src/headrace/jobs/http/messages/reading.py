@@ -17,8 +17,8 @@ from ...service.publishing import publishing
 from ...store import Row, Tx
 from .. import shapes
 from ..request.access import recorded
-from ..request.endpoint import CHANNEL_TOKENS, Endpoint, Parameter, reply
-from ..request.incoming import list_links, number_between, paging, require_reader
+from ..request.endpoint import CHANNEL_TOKENS, CURSORS, Endpoint, Parameter, reply
+from ..request.incoming import list_links, number_between, page_of, require_reader
 
 __all__ = ["ENDPOINTS", "stored_headers"]
 
@@ -79,18 +79,9 @@ async def list_messages(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> page_reads.Page:
         channel = require_reader(runtime, request, tx)
-        asked = paging(runtime, request, scope)
-        if accepted and "101" not in wanted:
-            return page_reads.Page([])
-        return page_reads.page(
-            tx,
-            runtime.cursors,
-            scope,
-            "accepted" if accepted else "messages",
-            asked,
-            limits.PAGE_SIZE,
-            channel_seq=channel["seq"],
-        )
+        query = "accepted" if accepted else "messages"
+        found = page_of(tx, runtime, request, query, scope, channel_seq=channel["seq"])
+        return page_reads.Page([]) if accepted and "101" not in wanted else found
 
     found = await runtime.database.read(read)
     filters = {"status": "101" if accepted else "102"} if wanted else {}
@@ -139,17 +130,8 @@ async def list_scheduled(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> page_reads.Page:
         channel = require_reader(runtime, request, tx)
-        asked = paging(runtime, request, scope)
-        return page_reads.page(
-            tx,
-            runtime.cursors,
-            scope,
-            "scheduled",
-            asked,
-            limits.PAGE_SIZE,
-            channel_seq=channel["seq"],
-            status=wanted,
-        )
+        values = {"channel_seq": channel["seq"], "status": wanted}
+        return page_of(tx, runtime, request, "scheduled", scope, **values)
 
     found = await runtime.database.read(read)
     filters = {"status": str(wanted)} if wanted else {}
@@ -202,10 +184,6 @@ async def cancel_scheduled(runtime: Runtime, request: Request) -> Response:
     return Response(status_code=204)
 
 
-_CURSORS: Final = (Parameter("next", "cursor"), Parameter("previous", "cursor"))
-_READ_ERRORS: Final = (400, 401, 403, 404)
-_IN_STREAM_ERRORS: Final = (*_READ_ERRORS, 409, 503)
-
 ENDPOINTS: Final = (
     *(
         Endpoint(
@@ -220,7 +198,7 @@ ENDPOINTS: Final = (
             scopes=("operate",),
             audited=method == "DELETE",
             tag="messages",
-            errors=_IN_STREAM_ERRORS if handler is get_message else _READ_ERRORS,
+            errors=(400,),
         )
         for method, path, handler, summary, answers, parameters in (
             (
@@ -229,7 +207,7 @@ ENDPOINTS: Final = (
                 list_messages,
                 "Dispatched messages, newest first",
                 {200: shapes.Listing},
-                (*_CURSORS, Parameter("status", "101 or 102")),
+                (*CURSORS, Parameter("status", "101 or 102")),
             ),
             (
                 "GET",
@@ -253,7 +231,7 @@ ENDPOINTS: Final = (
                 list_scheduled,
                 "Scheduled messages, newest first",
                 {200: shapes.ScheduledListing},
-                (*_CURSORS, Parameter("status", "101 or 102")),
+                (*CURSORS, Parameter("status", "101 or 102")),
             ),
             (
                 "GET",

@@ -166,8 +166,6 @@ ENDPOINTS: Final = (
         answers={200: Schedules},
         tag="messages",
         admin=True,
-        legacy=False,
-        errors=(401, 403, 404),
     ),
     Endpoint(
         method="GET",
@@ -177,8 +175,7 @@ ENDPOINTS: Final = (
         answers={200: ScheduleDetail},
         tag="messages",
         admin=True,
-        legacy=False,
-        errors=(400, 401, 403, 404),
+        errors=(400,),
     ),
     Endpoint(
         method="PUT",
@@ -190,8 +187,7 @@ ENDPOINTS: Final = (
         tag="messages",
         admin=True,
         audited=True,
-        legacy=False,
-        errors=(400, 401, 403, 404, 409, 413, 415),
+        errors=(409,),
     ),
     Endpoint(
         method="DELETE",
@@ -202,7 +198,5 @@ ENDPOINTS: Final = (
         tag="messages",
         admin=True,
         audited=True,
-        legacy=False,
-        errors=(401, 403, 404),
     ),
 )

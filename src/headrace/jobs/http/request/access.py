@@ -1,4 +1,4 @@
-"""Who asks: the admin token, an API key, or neither; and what of it goes into the audit log."""
+"""Finds who asks: the admin token, an API key, or neither; and writes the audit log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TOKENS: Final = frozenset(
 
 
 def bearer(request: Request) -> str:
-    """What the request says to be: the text after ``Bearer``, or nothing."""
+    """Return the text after ``Bearer``, or nothing."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     return given.strip() if scheme.lower() == "bearer" else ""
 
@@ -97,7 +97,7 @@ def key_of(request: Request) -> Key | None:
 
 
 def require_scope(request: Request, scope: str, channel_id: str | None) -> None:
-    """403 for an API key that has not this scope for this channel, too."""
+    """Refuse a request whose API key has not this scope for this channel, too (403)."""
     key = key_of(request)
     if key is not None:
         key.check((scope,), channel_id)
@@ -178,7 +178,7 @@ def _tokens(request: Request) -> list[tuple[bytes, bytes]]:
 
 
 def _asked(endpoint: Endpoint, request: Request, tokens: list[tuple[bytes, bytes]]) -> Hashable:
-    """What was asked for with which tokens; what one route does not look at proves nothing for another."""
+    """Identify what was asked for, and its tokens; what a route does not look at proves nothing elsewhere."""
     path = request.path_params
     where = path.get("channelId"), path.get("consumerId")
     return endpoint.method, endpoint.path, where, tuple(tokens)

@@ -15,7 +15,7 @@ from ... import ids, limits
 from ...errors import JobsError, bad_request, forbidden
 from ...runtime.runtime import Runtime
 from ...service.definitions.definitions import Precondition
-from ...service.page_reads import Page, Paging
+from ...service.page_reads import Page, Paging, page
 from ...store import Tx
 from .access import bearer, key_of
 
@@ -28,8 +28,10 @@ __all__ = [
     "moment_us",
     "nested_too_deeply",
     "number_between",
+    "page_of",
     "paging",
     "precondition",
+    "producer_tokens",
     "read_body",
     "read_form",
     "read_json",
@@ -128,7 +130,7 @@ async def read_json(
 
 
 def nested_too_deeply() -> JobsError:
-    """400 for JSON that is nested more deeply than can be read."""
+    """Refuse JSON that is nested more deeply than can be read (400)."""
     return bad_request("malformed_json", "the JSON is nested too deeply", "body")
 
 
@@ -196,9 +198,26 @@ def paging(runtime: Runtime, request: Request, scope: str) -> Paging:
     return runtime.cursors.paging(scope, query.get("next"), query.get("previous"))
 
 
+def page_of(
+    tx: Tx, runtime: Runtime, request: Request, query: str, scope: str, **values: Any
+) -> Page:
+    """The page of a list that the query parameters request; ``scope`` says which list its cursors are of."""
+    asked = paging(runtime, request, scope)
+    return page(tx, runtime.cursors, scope, query, asked, limits.PAGE_SIZE, **values)
+
+
 def consumer_tokens(request: Request) -> tuple[str, str]:
     """The channel's and the consumer's token of a request."""
     return header(request, "x-broker-channel-token"), header(request, "x-broker-consumer-token")
+
+
+def producer_tokens(request: Request) -> tuple[str, str, str]:
+    """The channel's token, the producer's id and the producer's token of a request."""
+    return (
+        header(request, "x-broker-channel-token"),
+        header(request, "x-broker-producer-id"),
+        header(request, "x-broker-producer-token"),
+    )
 
 
 def is_admin(runtime: Runtime, request: Request) -> bool:
@@ -219,7 +238,7 @@ def has_admin_token(runtime: Runtime, request: Request) -> bool:
 
 
 def require_admin(runtime: Runtime, request: Request) -> None:
-    """401 without an admin token where one is set, 403 with a wrong one."""
+    """Refuse, where an admin token is set, a request without it (401), or with a wrong one (403)."""
     if is_admin(runtime, request):
         return
     if not header(request, "authorization"):

@@ -13,6 +13,7 @@ from ... import ids, limits
 from ...errors import JobsError, bad_request, forbidden, not_found
 from ...models import Consumer, ConsumerSettings, Kind
 from ...store import Row, Tx
+from ..auditing import note_event
 from ..fanning import note_filters
 from ..notices import tell_of_consumer
 from .channels import find_channel
@@ -152,15 +153,12 @@ def change_consumer(
 def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int) -> None:
     dying = count_dying(tx, present, change)
     if dying:
-        tx.run(
-            "insert_event",
-            now=now,
-            kind="retries_lowered",
-            channel_id=present.channel_id,
-            consumer_id=present.consumer_id,
-            detail=f"max_retries {present.max_retries} → {change.max_retries}: the next failure of "
-            f"{dying} unfinished jobs is their last",
+        detail = (
+            f"max_retries {present.max_retries} → {change.max_retries}: the next failure of "
+            f"{dying} unfinished jobs is their last"
         )
+        named = present.channel_id, present.consumer_id
+        note_event(tx, "retries_lowered", now, detail, *named)
     kind = cast(Kind, change.kind or present.kind)
     callback_url = present.callback_url if change.callback_url is None else change.callback_url
     _check_callback(kind, callback_url)
@@ -197,7 +195,7 @@ def _sealed(
 
 
 def count_dying(tx: Tx, present: Consumer, change: ConsumerChange) -> int:
-    """How many unfinished jobs would have been tried again, and die of their next failure by ``change``."""
+    """Count unfinished jobs that would have been tried again, and die of their next failure by ``change``."""
     if change.max_retries is None or change.max_retries >= present.max_retries:
         return 0
     row = tx.one(
@@ -270,7 +268,7 @@ def authorised_pull_consumer(
 
 
 def not_pulled() -> JobsError:
-    """What somebody is told who asks for the jobs of a push consumer."""
+    """Refuse somebody who asks for the jobs of a push consumer."""
     return JobsError(412, "not_a_pull_consumer", "only pull consumers ask for their jobs", "type")
 
 

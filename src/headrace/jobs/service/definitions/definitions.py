@@ -1,4 +1,4 @@
-"""What producers and channels have in common: a name, a token, a version that a change names."""
+"""Definitions of producers and channels: each has a name, a token, a version that a change names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Precondition:
     etag: str | None = None
 
     def check(self, updated_us: int) -> None:
-        """400 if it is missing, 412 if it is another version."""
+        """Refuse a change that names no version (400), or another one (412)."""
         if self.etag is not None:
             if self.etag.strip('"') == str(updated_us):
                 return

@@ -69,6 +69,6 @@ def revoke_key(tx: Tx, key_id: str, now: int) -> None:
 
 
 def note_used(tx: Tx, seqs: Sequence[int], now: int) -> None:
-    """These keys were used lately."""
+    """Note that these keys were used lately."""
     for seq in seqs:
         tx.run("note_key_used", seq=seq, now=now)

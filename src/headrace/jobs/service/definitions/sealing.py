@@ -61,7 +61,7 @@ def seal(tx: Tx, seq: int, column: str, text: str | None) -> str | None:
 
 
 def open_sealed(tx: Tx, seq: int, column: str, stored: str | None) -> str | None:
-    """What is stored in this column of the consumer ``seq``; 503 if it is not what was stored there."""
+    """Open what is stored in this column of the consumer ``seq``; 503 if it is not what was stored there."""
     return None if stored is None else tx.vault.open(stored, _place(seq, column))
 
 

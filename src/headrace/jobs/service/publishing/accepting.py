@@ -46,7 +46,7 @@ def publisher(
 
 
 def refuse_drained(channel: Row) -> None:
-    """409 for a channel that is drained."""
+    """Refuse what is published to a channel that is drained (409)."""
     if channel["draining"]:
         raise JobsError(
             409,

@@ -52,7 +52,7 @@ class Publication:
 
     @property
     def weight(self) -> int:
-        """How much of a transaction this is: its messages, and their payloads in parts of 64 KiB."""
+        """Weight in a transaction: its messages, and their payloads in parts of 64 KiB."""
         if isinstance(self.messages, JobsError):
             return 1
         payloads = sum(len(message.payload) for message in self.messages)
@@ -188,7 +188,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """How many messages were fanned out, how late the latest of them was, the new jobs by channel."""
+    """Count of messages that were fanned out, how late the latest of them was, the new jobs by channel."""
 
     messages: int
     late_us: int

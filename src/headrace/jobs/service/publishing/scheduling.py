@@ -17,6 +17,7 @@ from ...errors import JobsError, not_found
 from ...models import NewMessage, Options, Published, rfc3339
 from ...schedules import Missed, check_missed, parse_times
 from ...store import Row, Tx
+from ..auditing import note_event
 from ..definitions.channels import find_channel
 from ..storing import Fresh, store_messages
 from .accepting import check_message
@@ -39,7 +40,7 @@ _ROWS: Final = 50  # of one transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSchedule:
-    """What a schedule publishes, and when."""
+    """Definition of a schedule: what it publishes, and when."""
 
     cron: str
     time_zone: str
@@ -50,7 +51,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """How many schedules were due, and of each channel how many messages and jobs were made."""
+    """Count of schedules that were due, and of each channel the messages and jobs that were made."""
 
     due: int
     messages: Mapping[str, int]
@@ -167,16 +168,10 @@ def _publish(tx: Tx, row: Row, at: int, now: int) -> Published | None:
 
 
 def _stop(tx: Tx, row: Row, why: str, now: int) -> None:
-    """It cannot be carried out: the others can, and an event says so."""
+    """Give up one that cannot be carried out: the others can, and an event says so."""
     tx.run("stop_schedule", seq=row["seq"])
-    tx.run(
-        "insert_event",
-        now=now,
-        kind="schedule_stopped",
-        channel_id=row["channel_id"],
-        consumer_id=None,
-        detail=f"the schedule {row['schedule_id']} is paused: {why}",
-    )
+    detail = f"the schedule {row['schedule_id']} is paused: {why}"
+    note_event(tx, "schedule_stopped", now, detail, row["channel_id"])
 
 
 def _message(row: Row, at: int) -> NewMessage:

@@ -1,4 +1,4 @@
-"""How long calls of endpoints took, and how many failed, over the last day, from all processes.
+"""Statistics of calls of endpoints over the last day, from all processes: how long, how many failed.
 
 A process counts its calls in its metrics anyhow. What has been added since it last told is added to the
 database every few seconds, in slots of some minutes: nothing is written for a call by itself, and nothing
@@ -30,7 +30,7 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What was called from ``at_us`` on. Half of the calls took ``p50_s`` at most, 95 % ``p95_s``."""
+    """Calls from ``at_us`` on. Half of them took ``p50_s`` at most, 95 % ``p95_s``."""
 
     at_us: int
     calls: int
@@ -47,7 +47,7 @@ class Teller:
         self._told: dict[Key, int] = {}
 
     def news(self) -> tuple[str, dict[Key, int]]:
-        """What to add, empty if there is nothing; and what has been told once it is stored."""
+        """Return what to add, empty if there is nothing; and what has been told once it is stored."""
         counted = _counted(self._metrics)
         items = [
             {
@@ -62,7 +62,7 @@ class Teller:
         return json.dumps(items) if items else "", counted
 
     def told(self, counted: dict[Key, int]) -> None:
-        """All of this is stored."""
+        """Note that all of this is stored."""
         self._told = counted
 
 

@@ -1,4 +1,4 @@
-"""Which process pushes to which consumer: one at a time, so that the consumer's limits hold for all of them.
+"""Choice of the process that pushes to a consumer: one at a time, so that its limits hold for all of them.
 
 Each process that pushes says every few seconds that it is there. A consumer belongs to one of those, by a
 number that all of them work out alike; it goes to another one when the process that has it has given it back,
@@ -20,7 +20,6 @@ from ..definitions.consumers import DEFINITIONS
 __all__ = [
     "Beaten",
     "TakenError",
-    "anyone_pushes",
     "beat",
     "give_back",
     "is_held",
@@ -32,14 +31,14 @@ __all__ = [
 
 
 class TakenError(JobsError):
-    """Another process pushes to this consumer."""
+    """Refusal, as another process pushes to this consumer."""
 
     def __init__(self) -> None:
         super().__init__(409, "taken", "another process pushes to this consumer")
 
 
 def owner(consumer_seq: int, nodes: Collection[str]) -> str:
-    """Which of ``nodes`` a consumer belongs to: of one that comes or goes, it moves only what it has to."""
+    """Choose which of ``nodes`` a consumer belongs to: one that comes or goes moves only what it has to."""
     return max(
         nodes,
         key=lambda node: hashlib.blake2b(f"{node} {consumer_seq}".encode(), digest_size=8).digest(),
@@ -48,7 +47,7 @@ def owner(consumer_seq: int, nodes: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """Who pushes from now on, in order, and whether this process was known to be there."""
+    """Processes that push from now on, in order, and whether this one was known to be there."""
 
     nodes: list[str]
     was_known: bool
@@ -75,13 +74,8 @@ def beat(
 
 
 def nodes_of(tx: Tx) -> list[str]:
-    """Who pushes, in order, those that are leaving left out."""
+    """List who pushes, in order, those that are leaving left out."""
     return sorted(row["node"] for row in tx.all("list_push_nodes") if not row["leaving"])
-
-
-def anyone_pushes(tx: Tx) -> bool:
-    """Whether a process was there lately that pushes."""
-    return tx.one("any_push_node", now=tx.now_us()) is not None
 
 
 def take(tx: Tx, node: str, consumers: Sequence[int]) -> set[int]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ...models import ClaimedJob, Consumer
 from ...store import Outcome, Tx
+from ..auditing import note_event
 from ..definitions.consumers import DEFINITIONS
 from ..leases import Ending, Held, Result, completed, end, failed, released
 from ..moves import note_attempts, storable
@@ -17,7 +18,7 @@ from ..notices import tell_of_consumer
 __all__ = ["GONE", "Called", "PushNotes", "Written", "note_all"]
 
 GONE: Final = 410
-"""What an endpoint answers that wants no more calls."""
+"""Status of an endpoint that wants no more calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +155,8 @@ def _judge(
         reason = f"every call failed for {limit_us / 1e6:g} s"
     if reason is None or not tx.run("disable_consumer", seq=consumer.seq, now=now, reason=reason):
         return None
-    tx.run(
-        "insert_event",
-        now=now,
-        kind="consumer_disabled",
-        channel_id=consumer.channel_id,
-        consumer_id=consumer.consumer_id,
-        detail=reason,
-    )
+    named = consumer.channel_id, consumer.consumer_id
+    note_event(tx, "consumer_disabled", now, reason, *named)
     tell_of_consumer(tx, consumer.seq, "disabled", reason, now)
     tx.ring([DEFINITIONS])
     return reason

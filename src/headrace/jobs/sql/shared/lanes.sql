@@ -13,9 +13,6 @@ DELETE FROM push_node WHERE expires_us <= :now;
 -- name: list_push_nodes
 SELECT node, leaving FROM push_node;
 
--- name: any_push_node
-SELECT 1 FROM push_node WHERE leaving = 0 AND expires_us > :now LIMIT 1;
-
 -- name: get_push_lane
 SELECT node FROM push_lane WHERE consumer_seq = :consumer_seq;
 

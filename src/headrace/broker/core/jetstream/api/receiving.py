@@ -30,7 +30,8 @@ from .....snapshots.contents import (
     SnapshotFormatError,
 )
 from .....subjects import is_carried
-from ...ports import Bus, Origin, StreamStore, Timer
+from ...ports import Bus, Origin, StreamStore
+from ...timers import Timer
 from ..config.options import Refused
 from ..context import Context
 from ..headers import expires_at, is_block

@@ -44,7 +44,8 @@ from .....message import StoredRow
 from .....snapshots.archive import END, MAGIC, consumer_entry, message_entry, state_entry
 from .....snapshots.framing import FRAME_BYTES_MAX, IDENTIFIER, frame
 from .....subjects import is_valid_subject
-from ...ports import Origin, Target, Timer, Watch
+from ...ports import Origin, Target, Watch
+from ...timers import Timer
 from ..config.options import Refused
 from ..config.sources import check_counts
 from ..context import Context

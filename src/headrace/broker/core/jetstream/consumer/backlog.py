@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .....api.consumers import ConsumerConfig
 from .....api.times import parse_time
@@ -16,8 +16,10 @@ from .....message import StoredRow
 from .....subjects import SubjectFilter
 from ...ports import StreamStore
 from ..config.consumer import filter_of
-from ..ports import StreamView
 from .delivery_state import DeliveryState
+
+if TYPE_CHECKING:
+    from ..stream.stream import Stream
 
 _EVERYTHING: Final = SubjectFilter([b">"])
 EXACT_MAX: Final = 4096
@@ -61,7 +63,7 @@ class LastPerSubject:
 
     __slots__ = ("_left", "_look_at", "_removals", "_stream", "after")
 
-    def __init__(self, stream: StreamView) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._left: list[int] = []  # the next one last
         self._removals = 0
@@ -159,7 +161,7 @@ class PendingCount:
 
     __slots__ = ("_counted_to", "_filter", "_next_seq", "_removals", "_stream", "_value")
 
-    def __init__(self, stream: StreamView, filter: SubjectFilter | None) -> None:
+    def __init__(self, stream: Stream, filter: SubjectFilter | None) -> None:
         self._stream = stream
         self._filter = filter
         self._value = 0
@@ -201,7 +203,7 @@ class Backlog:
     """The messages of a stream that one consumer has not been given yet."""
 
     def __init__(
-        self, stream: StreamView, state: DeliveryState, clock: Clock, wake: Callable[[], None]
+        self, stream: Stream, state: DeliveryState, clock: Clock, wake: Callable[[], None]
     ) -> None:
         """``wake`` is called when a message that was held back may go."""
         self._stream = stream
@@ -295,7 +297,7 @@ class OriginalReplay:
     is the monotonic time of the next message held back, 0 when none is.
     """
 
-    def __init__(self, backlog: Backlog, stream: StreamView, state: DeliveryState) -> None:
+    def __init__(self, backlog: Backlog, stream: Stream, state: DeliveryState) -> None:
         self._backlog = backlog
         self._store = stream.store
         self._state = state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .....api.consumers import ConsumerConfig
 from .....api.times import parse_time
@@ -13,7 +13,6 @@ from .....snapshots.contents import ConsumerState
 from .....subjects import SubjectFilter
 from ..context import Context
 from ..headers import CONSUMER_DELETED, SERVER_SHUTDOWN, status, unreadable
-from ..ports import StreamView
 from ..tick.retry import Unread
 from . import journal
 from .acks import Acks
@@ -25,6 +24,9 @@ from .pull_recipients import PullRecipients
 from .pulls import Pulls
 from .push import Push, PushRecipients
 from .timer import ConsumerTimer, Inactivity, Pause
+
+if TYPE_CHECKING:
+    from ..stream.stream import Stream
 
 _NS: Final = 1_000_000_000
 _SNAPSHOT_AT: Final = 64 * 1024  # bytes of deltas after which a snapshot replaces them
@@ -56,7 +58,7 @@ class Consumer:
     def __init__(
         self,
         context: Context,
-        stream: StreamView,
+        stream: Stream,
         name: str,
         config: ConsumerConfig,
         created_ns: int,

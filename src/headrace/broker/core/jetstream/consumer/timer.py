@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from .....clock import Clock
-from ...ports import Timer, Timers
+from ...timers import Timer, TimerQueue
 from .delivery_state import DeliveryState
 
 _PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps
@@ -26,7 +26,7 @@ class Timed(Protocol):
 class ConsumerTimer:
     """Asks for one call at the earliest time any part has something to do."""
 
-    def __init__(self, clock: Clock, timers: Timers) -> None:
+    def __init__(self, clock: Clock, timers: TimerQueue) -> None:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .....api.consumers import ConsumerConfig
 from ..context import Context
-from ..ports import StreamView
+from ..ports import Reader
 from ..tick.retry import Unread
 from .backlog import Backlog
 from .delivery_state import DeliveryState, Entry
 from .timer import ConsumerTimer, Inactivity
 
+if TYPE_CHECKING:
+    from ..stream.stream import Stream
 
-class ConsumerView(Protocol):
+
+class ConsumerView(Reader, Protocol):
     """What the rooms ``acks``, ``pull`` and ``push`` know of the ``consumer.Consumer`` they are parts of."""
 
     context: Context
-    stream: StreamView
+    stream: Stream
     name: str
     config: ConsumerConfig
     state: DeliveryState

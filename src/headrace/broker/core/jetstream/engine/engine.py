@@ -23,7 +23,8 @@ from .....clock import Clock
 from .....errors import StoreError, StoreReadError
 from .....wire.frames import Frame
 from ...options import JetStreamLimits
-from ...ports import Bus, Origin, Randomness, Sink, Storage, Timers
+from ...ports import Bus, Origin, Randomness, Sink, Storage
+from ...timers import TimerQueue
 from ..api.consumers import ConsumersApi, consumer_info
 from ..api.direct_get import DIRECT, DirectGet, DirectRuns
 from ..api.dispatcher import ApiDispatcher, RefusedApi, Usage
@@ -156,7 +157,7 @@ class JetStream:
         storage: Storage,
         clock: Clock,
         random: Randomness,
-        timers: Timers,
+        timers: TimerQueue,
         options: JetStreamOptions | None = None,
         commits: Commits | None = None,
         server: ServerStore | None = None,

@@ -20,7 +20,7 @@ from .....limits import (
     ATOMIC_BATCHES_MAX,
     ATOMIC_BATCHES_PER_STREAM_MAX,
 )
-from ...ports import Timer
+from ...timers import Timer
 from ..config.options import Refused
 from ..config.sizes import read_number
 from ..context import Context

@@ -26,8 +26,9 @@ from .....limits import (
     FAST_BATCHES_PER_STREAM_MAX,
 )
 from .....wire.frames import Frame
-from ...ports import Bus, Timer
+from ...ports import Bus
 from ...server_headers import without_requester
+from ...timers import Timer
 from ..config.options import Refused
 from ..config.sizes import read_number
 from ..context import Context

@@ -25,7 +25,7 @@ from .....api.streams import StreamSource, StreamSourceInfo
 from .....documents import read_typed
 from .....errors import StoreReadError
 from .....identity import Mark, with_mark
-from ...ports import Timer
+from ...timers import Timer
 from ..config.sources import copies, index_name
 from ..context import Context
 from ..headers import read_origination

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .....message import StoredRow
-    from ...ports import StreamStore, Timer
+    from ...ports import StreamStore
+    from ...timers import Timer
     from .stream import Stream
 
 _NS: Final = 1_000_000_000

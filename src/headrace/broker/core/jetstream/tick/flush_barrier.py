@@ -28,7 +28,8 @@ from .....api.envelope import encode_error, encode_pub_error
 from .....api.errors import Errors, ErrorSpec
 from .....clock import Clock
 from .....errors import StoreFullError, StoreReadError
-from ...ports import Bus, Origin, Storage, Timer, Timers
+from ...ports import Bus, Origin, Storage
+from ...timers import Timer, TimerQueue
 
 DIRECTORIES_PER_COMMIT: Final = 8
 _DUPLICATE: Final = b',"duplicate":true'
@@ -44,7 +45,7 @@ class Taker(Protocol):
 class Turns:
     """Calls those who have asked, one per turn of the loop, in the order they asked."""
 
-    def __init__(self, clock: Clock, timers: Timers) -> None:
+    def __init__(self, clock: Clock, timers: TimerQueue) -> None:
         self._clock = clock
         self._timers = timers
         self._waiting: deque[Taker] = deque()
@@ -194,7 +195,7 @@ Done = Callable[[Exception | None], None]
 class Commits:
     """Flushes one storage for its members, never twice at a time."""
 
-    def __init__(self, storage: Storage, clock: Clock, timers: Timers) -> None:
+    def __init__(self, storage: Storage, clock: Clock, timers: TimerQueue) -> None:
         self._storage = storage
         self._members: list[FlushBarrier] = []
         self.in_flight = False
@@ -254,7 +255,7 @@ class FlushBarrier:
         bus: Bus,
         commits: Commits,
         clock: Clock,
-        timers: Timers,
+        timers: TimerQueue,
         stage: Callable[[bool], None],
         completed: Callable[[Exception | None], None],
     ) -> None:

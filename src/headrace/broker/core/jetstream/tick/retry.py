@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from .....clock import Clock
 from .....errors import StoreError, StoreReadError
-from ...ports import Timer, Timers
+from ...timers import Timer, TimerQueue
 from ..config.options import JetStreamOptions
 
 _FIRST_NS: Final = 100_000_000
@@ -23,7 +23,7 @@ Job = Callable[[], object]
 
 class _Context(Protocol):
     clock: Clock
-    timers: Timers
+    timers: TimerQueue
     options: JetStreamOptions
 
 
