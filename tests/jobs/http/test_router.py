@@ -119,11 +119,8 @@ async def answer(app: Any, scope: dict[str, Any], body: bytes) -> tuple[Any, ...
         await app({**scope, "headers": list(scope["headers"])}, receive, send)
     except RuntimeError as error:
         raised = str(error)
+    # Starlette names the methods of one route of a path, and not of the others.
     headers = [pair for pair in sent[0]["headers"] if pair[0] not in (b"x-request-id", b"allow")]
-    # Starlette names the methods in the order of a set.
-    headers += [
-        (n, b" ".join(sorted(v.split(b", ")))) for n, v in sent[0]["headers"] if n == b"allow"
-    ]
     content = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], sorted(headers), content, raised
 
@@ -224,3 +221,26 @@ async def test_ids_of_requests_differ_from_each_other_and_between_processes(
         found.add(dict(sent[0]["headers"])[b"x-request-id"])
     assert len(found) == 100
     assert {len(each) for each in found} == {20}
+
+
+async def test_a_method_that_a_path_has_not_is_refused_with_all_that_it_has(
+    apps: list[Any],
+) -> None:
+    for path in {endpoint.path for endpoint in app_module.ENDPOINTS}:
+        sent: list[Any] = []
+
+        async def send(message: Any, sent: list[Any] = sent) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            raise AssertionError("nothing is read")
+
+        await apps[0](
+            scope_of("BREW", path.replace("{", "").replace("}", ""), [(b"host", b"127.0.0.1")]),
+            receive,
+            send,
+        )
+        allowed = {each.method for each in app_module.ENDPOINTS if each.path == path}
+        named = dict(sent[0]["headers"])[b"allow"].decode().split(", ")
+        assert sent[0]["status"] == 405
+        assert set(named) == allowed | ({"HEAD"} if "GET" in allowed else set())

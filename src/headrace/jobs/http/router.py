@@ -114,23 +114,27 @@ class Router:
     def _missed(self, scope: Scope) -> Response:
         """Answer a request that no route handles. Raises JobsError."""
         path: str = scope["path"]
-        if (route := self._at(path)) is not None:
+        if methods := self._methods_at(path):
             refused = JobsError(405, "method_not_allowed", "Method Not Allowed", "path")
             response = problem_response(refused, scope)
-            response.headers["allow"] = ", ".join(route.methods)
+            response.headers["allow"] = ", ".join(methods)
             return response
         bare = path.rstrip("/")
-        if bare != path and self._at(bare) is not None:
+        if bare != path and self._methods_at(bare):
             return RedirectResponse(str(URL(scope={**scope, "path": bare})))
         raise JobsError(404, "no_such_route", "Not Found", "path")
 
-    def _at(self, path: str) -> Route | None:
-        """The first route of a path, whatever its method."""
+    def _methods_at(self, path: str) -> list[str]:
+        """All that a path answers (RFC 9110, section 15.5.6); none where nothing is."""
         segments = path.split("/")
-        for pattern in self._of_length.get(len(segments), ()):
-            if pattern.names(segments) is not None:
-                return pattern.route
-        return None
+        return sorted(
+            {
+                method
+                for pattern in self._of_length.get(len(segments), ())
+                if pattern.names(segments) is not None
+                for method in pattern.route.methods
+            }
+        )
 
 
 class _Request(Request):
