@@ -288,6 +288,7 @@ class Consumer:
         self.queue.max_waiting = config.max_waiting
         self.inactivity.threshold_ns = round(config.inactive_threshold * _NS)
         self.acks.configure()
+        self.pulls.configure()
 
     # -- what only time decides
 
@@ -333,13 +334,16 @@ class Consumer:
             self.deliver()
 
     def deliver(self) -> None:
-        """Make one delivery pass, and arrange for what wakes the next.
+        """Make one delivery pass, and arrange for what wakes the next."""
+        if self.has_recipients:
+            try:
+                self._deliver()
+            finally:
+                self.timer.arm()
 
-        What the store cannot read now is not passed over: the consumer stays where it is.
-        """
+    def _deliver(self) -> None:
+        """What the store cannot read now is not passed over: the consumer stays where it is."""
         clock = self.context.clock
-        if not self.has_recipients:
-            return
         if self.is_paused(clock.now_ns()):
             self.pulls.end_one_shots()
             return
@@ -377,7 +381,6 @@ class Consumer:
             self.pulls.end_one_shots()
         if self.has_recipients:
             self._wait_for(end)
-        self.timer.arm()
 
     def _wait_for(self, end: PassEnd) -> None:
         """Somebody still waits for messages: be woken by what ended the pass."""
