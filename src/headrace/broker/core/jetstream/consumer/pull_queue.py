@@ -306,6 +306,8 @@ class PullQueue:
                     request.target = target
                     request.pass_number = pass_number
                     request.quiet_since_ns = now_ns
+                elif request.turn <= self._turn and request.target.blocked:  # type: ignore[union-attr]
+                    break  # by what it was given before, in this pass
                 if request.bounded or request.pin_id != pin_id:
                     break
                 terms = request.terms
