@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from faultfs import FaultFS
 from headrace.broker.core.jetstream.consumer import journal
-from headrace.broker.core.jetstream.consumer.backlog import LastPerSubject
+from headrace.broker.core.jetstream.consumer.backlog import LastPerSubject, ReadTogether
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.consumer.delivery_pass import Sender
 from headrace.broker.core.jetstream.consumer.pull_recipients import PullRecipients
@@ -97,6 +97,7 @@ def _send_one_by_one(consumer: Consumer) -> None:
     consumer.policy.steady = False
     delivery._sender.__class__ = PlainSender
     consumer.backlog.last_per_subject.__class__ = PlainLasts
+    consumer.backlog._reads = ReadTogether()  # never begun: each reads for itself
     if isinstance(delivery._recipients, PushRecipients):
         delivery._recipients.__class__ = PlainPushRecipients
     else:

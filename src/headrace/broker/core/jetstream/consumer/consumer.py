@@ -17,7 +17,7 @@ from ..ports import StreamView
 from ..tick.retry import Unread
 from . import journal
 from .acks import Acks
-from .backlog import Backlog, safe_sequence, start_sequence
+from .backlog import Backlog, ReadTogether, safe_sequence, start_sequence
 from .delivery_pass import DeliveryPass, PassEnd, Recipients, Sender
 from .delivery_state import DeliveryState, Entry
 from .pull_queue import PullQueue, make_policy
@@ -46,6 +46,7 @@ class ConsumerMarks:
         """Those whose state changed since it was last journaled."""
         self.new: dict[Consumer, None] = {}
         """Those made since the last flush began."""
+        self.reads = ReadTogether()
         self.forgotten: dict[Consumer, list[Entry]] = {}
         """Deliveries that are over as their messages left the stream, since the last flush began."""
 
@@ -72,7 +73,7 @@ class Consumer:
         self.journaled = stream.config.storage == "file" and not config.mem_storage
         self.on_inactive: Callable[[Consumer], None] = lambda _consumer: None
         self.state = DeliveryState(start_seq=1, tracks=config.ack_policy != "none", ack_wait_ns=0)
-        self.backlog = Backlog(stream, self.state, context.clock, self.wake)
+        self.backlog = Backlog(stream, self.state, context.clock, marks.reads, self.wake)
         self.unread = Unread(context, f"consumer {name!r} of stream {stream.name!r}")
         """Delivery waits here while the store cannot read what comes next."""
         self.timer = ConsumerTimer(context.clock, context.timers)

@@ -314,14 +314,15 @@ class JetStream:
         ends_ns = monotonic_ns() + _SERVING_NS
         ready, self._consumers.ready = self._consumers.ready, {}
         waiting = iter(ready)
-        for consumer in waiting:
-            try:
-                consumer.deliver()
-            except (StoreError, OSError) as error:  # the others go on
-                consumer.unread.failed(error, consumer.try_again)
-            if monotonic_ns() >= ends_ns:
-                self._consumers.later = {**dict.fromkeys(waiting), **self._consumers.later}
-                break
+        with self._consumers.reads:
+            for consumer in waiting:
+                try:
+                    consumer.deliver()
+                except (StoreError, OSError) as error:  # the others go on
+                    consumer.unread.failed(error, consumer.try_again)
+                if monotonic_ns() >= ends_ns:
+                    self._consumers.later = {**dict.fromkeys(waiting), **self._consumers.later}
+                    break
         if self._consumers.later and not self._turn_asked:
             self._turn_asked = True
             context.timers.call_at(context.clock.monotonic_ns(), self._next_turn)
