@@ -44,7 +44,7 @@ from .publishing import (
 from .router import BROADCAST, Broadcast
 from .session_input import SessionInput
 from .session_subscriptions import SessionSubscriptions, shown
-from .short_way import CHUNK_BYTES_MAX, START, take_short_way
+from .short_way import CHUNK_BYTES_MAX, STARTS, take_short_way
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
@@ -406,7 +406,7 @@ class Session:
 
     def _take_short_way(self, piece: Any) -> int:
         """Have a chunk of acknowledgements and a pull request taken as it came; 0 if it is none."""
-        if piece.__class__ is not bytes or not piece.startswith(START):
+        if piece.__class__ is not bytes or not piece.startswith(STARTS):
             return 0
         count, nbytes = take_short_way(self.router, self, piece)
         self.in_messages += count

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ..ports import Origin
     from .router import Router
 
-START: Final = b"PUB $JS.A"
-"""What such a chunk begins with."""
 CHUNK_BYTES_MAX: Final = 4096
 _REQUEST_START: Final = b"PUB $JS.API.CONSUMER.MSG.NEXT."
+STARTS: Final = (b"PUB $JS.ACK.", _REQUEST_START)
+"""What such a chunk begins with."""
 _REQUEST: Final = re.compile(
     rb"PUB (\$JS\.API\.CONSUMER\.MSG\.NEXT\.[!-~]+) ([!-~]+) ([0-9]{1,3})\r\n([ -~]*)\r\n"
 )
