@@ -72,6 +72,27 @@ def test_acks_and_the_next_request_are_taken_as_they_were_written(short: dict[st
     assert after == (before[0] + 4, before[1] + len(b'+ACK{"batch":2}'))
 
 
+def test_requests_between_acks_are_taken_one_after_the_other(short: dict[str, int]) -> None:
+    worker = Worker()
+    replies = worker.delivered(4)
+    said = short["taken"]
+    acks = [plain(reply) for reply in replies]
+    worker.client.send(acks[0] + worker.request() + b"".join(acks[1:3]) + worker.request(b"2"))
+    assert short["taken"] == said + 2
+    assert [message.payload for message in worker.inbox.messages] == [b"4", b"5", b"6"]
+    assert worker.pending == 4
+
+
+def test_what_follows_them_is_parsed(short: dict[str, int]) -> None:
+    worker = Worker()
+    [reply] = worker.delivered(1)
+    said, ears = short["taken"], worker.client.subscribe(b"core")
+    worker.client.send(plain(reply) + worker.request() + b"PUB core 2\r\nhi\r\nPING\r\n")
+    assert short["taken"] == said + 1
+    assert [message.payload for message in ears.messages] == [b"hi"]
+    assert worker.pending == 1
+
+
 @pytest.mark.parametrize("cut", [1, 30, 60, 63, 64, 70, 100])
 def test_a_chunk_that_ends_within_a_line_is_taken_in_pieces(cut: int) -> None:
     worker = Worker()
@@ -96,6 +117,8 @@ OTHERS: list[bytes] = [
     b"%(request)bPUB %(ack)b 0\r\n\r\n",
     b"%(request)b%(request)b",
     b"%(request)bPING\r\n",
+    b"PUB %(ack)b 0\r\n\r\n%(request)bUNSUB 2\r\nPUB %(ack)b 0\r\n\r\n%(request)b",
+    b"PUB %(ack)b 0\r\n\r\n%(request)bfoul\r\n%(request)b",
     b"PUB %(next)b 0\r\n\r\n",
     b"PUB %(next)b $JS.ACK.S.C.1.1.1.1.1 1\r\n1\r\n",
     b"PUB %(next)b %(inbox)b 01\r\n1\r\n",

@@ -395,24 +395,39 @@ class Session:
             # Refused before the parser would keep a payload of somebody unknown.
             self.close("Authorization Violation", "Authentication Failure")
             return 0
+        taken = 0
         if self._relaxed and len(piece) <= self._short_max and not self._parser.held_bytes:
-            taken = self._take_short_way(piece)
-            if taken:
+            piece, taken = self._take_short_way(piece)
+            if not piece:
                 return taken
         before = self._parser.message_bytes
         frames = self._parser.feed(piece)
         self.in_bytes += self._parser.message_bytes - before
-        return self._handle_batch(frames)
+        if taken and self._budget.spent:
+            self._input.keep(frames)
+            return taken + len(frames)
+        return taken + self._handle_batch(frames)
 
-    def _take_short_way(self, piece: Any) -> int:
-        """Have a chunk of acknowledgements and a pull request taken as it came; 0 if it is none."""
+    def _take_short_way(self, piece: Any) -> tuple[Any, int]:
+        """Have acknowledgements and pull requests taken as they were written.
+
+        Returns what is left of a chunk, and how many frames were taken.
+        """
         if piece.__class__ is not bytes or not piece.startswith(STARTS):
-            return 0
-        count, nbytes = take_short_way(self.router, self, piece)
-        self.in_messages += count
-        self.in_bytes += nbytes if count else 0
-        self._budget.charge(count)
-        return count
+            return piece, 0
+        budget, at, taken = self._budget, 0, 0
+        while at < len(piece) and not budget.spent:
+            end, count, nbytes = take_short_way(self.router, self, piece, at)
+            if not count:
+                break
+            at = end
+            taken += count
+            self.in_messages += count
+            self.in_bytes += nbytes
+            budget.charge(count)
+            if self.state.is_closed:
+                return b"", taken
+        return piece[at:], taken
 
     def _handle_batch(self, frames: list[Frame]) -> int:
         """Handle frames that came at once. Those for one sink go there in a single call."""

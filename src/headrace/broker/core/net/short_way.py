@@ -1,8 +1,8 @@
 """What workers of pull consumers say all day, cut out of a chunk as it came.
 
-A chunk that is acknowledgements and then a pull request, or one of both, in the form in which client
-libraries write them, goes to its consumer without being made frames, routes and calls first. Whatever is
-written otherwise, or is for others, is parsed; nothing is done before that is clear. The bytes are the same,
+Acknowledgements and the pull request behind them, in the form in which client libraries write them, go to
+their consumer without being made frames, routes and calls first. Whatever is written otherwise, or is for
+others, is parsed with all that follows; nothing of it is done before that is clear. The bytes are the same,
 and so is what comes of them.
 """
 
@@ -25,24 +25,28 @@ _REQUEST: Final = re.compile(
     rb"PUB (\$JS\.API\.CONSUMER\.MSG\.NEXT\.[!-~]+) ([!-~]+) ([0-9]{1,3})\r\n([ -~]*)\r\n"
 )
 _ACK: Final = b"+ACK"
-_NOT_TAKEN: Final = (0, 0)
+_NOTHING: Final = (0, 0, 0)
 
 
-def take_short_way(router: Router, origin: Origin, chunk: bytes) -> tuple[int, int]:
-    """Have a whole chunk taken; returns how many messages and bytes of payload it was, or nothing done.
+def take_short_way(router: Router, origin: Origin, chunk: bytes, at: int) -> tuple[int, int, int]:
+    """Have acknowledgements and the request behind them taken that stand in a chunk from ``at`` on.
 
-    ``origin`` may publish anything without a check.
+    Returns where they end, how many messages and how many bytes of payload they were; zeros if there is
+    something else, and nothing is done. ``origin`` may publish anything without a check.
     """
     way = router.short_way
     if way is None:
-        return _NOT_TAKEN
-    at = chunk.rfind(_REQUEST_START)
+        return _NOTHING
+    begin = chunk.find(_REQUEST_START, at)
+    end = begin if begin >= 0 else len(chunk)
+    acks = chunk[at:end]
     subject = inbox = body = b""
-    if at >= 0:
-        found = _REQUEST.fullmatch(chunk, at)
+    if begin >= 0:
+        found = _REQUEST.match(chunk, begin)
         if found is None:
-            return _NOT_TAKEN
+            return _NOTHING
         subject, inbox, size, body = found.groups()
+        end = found.end()
         route = router.exact.get(subject) or router.find_uncached(subject)
         if (
             route.only_sink is not way.request_sink
@@ -50,11 +54,10 @@ def take_short_way(router: Router, origin: Origin, chunk: bytes) -> tuple[int, i
             or inbox[0] == 36  # "$": it may be reserved
             or (router.answers_others and inbox.startswith(ANOTHERS_REPLY))
         ):
-            return _NOT_TAKEN
-        chunk = chunk[:at]
-    if chunk:
-        acks = router.acks()
-        if acks is None or acks.only_sink is not way.ack_sink:
-            return _NOT_TAKEN
-    count = way.take(chunk, subject, inbox, body, origin)
-    return count, len(body) + len(_ACK) * chunk.count(b"\r\n+ACK\r\n")
+            return _NOTHING
+    if acks:
+        receivers = router.acks()
+        if receivers is None or receivers.only_sink is not way.ack_sink:
+            return _NOTHING
+    count = way.take(acks, subject, inbox, body, origin)
+    return end, count, len(body) + len(_ACK) * acks.count(b"\r\n+ACK\r\n")

@@ -27,7 +27,9 @@ _PLAIN: Final = frozenset({b"", ACK, b"+OK"})
 NextRequest = Callable[[bytes, bytes, bytes], None]
 """Receives the pull request, with its reply subject and headers, that an acknowledgement carries."""
 _POSITIONS: Final = 5  # delivered, stream sequence, consumer sequence, time, pending
-_NUMBERS: Final = rb"\.[0-9]+\.([0-9]{1,19})\.[0-9]+\.[0-9]+\.[0-9]+ (?:0\r\n\r\n|4\r\n\+ACK\r\n)"
+_NUMBERS: Final = (
+    rb"\.[0-9]+\.([0-9]{1,19})\.[0-9]+\.[0-9]+\.[0-9]+ {1,2}(?:0\r\n\r\n|4\r\n\+ACK\r\n)"
+)
 _TOKENS: Final = 4  # before these numbers
 
 
