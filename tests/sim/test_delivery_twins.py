@@ -19,6 +19,8 @@ from headrace.broker.core.jetstream.consumer import delivery_pass, push
 from headrace.broker.core.jetstream.consumer.acks import AckDispatch, Acks
 from headrace.broker.core.jetstream.consumer.backlog import LastPerSubject
 from headrace.broker.core.jetstream.consumer.delivery_pass import Sender
+from headrace.broker.core.jetstream.consumer.pull_path import PullPath
+from headrace.broker.core.jetstream.consumer.pull_queue import Overflow
 from headrace.broker.core.jetstream.consumer.pull_recipients import PullRecipients
 from headrace.broker.core.jetstream.consumer.push import PushRecipients
 from headrace.broker.core.net import publishing
@@ -64,8 +66,22 @@ def _pushed(args: tuple[Any, ...], result: Any) -> bool:
     return args[0]._consumer.push is not None
 
 
-def _took_one(args: tuple[Any, ...], result: Any) -> bool:
-    return len(args[1]) == 1 and not result
+def _took_both(args: tuple[Any, ...], result: Any) -> bool:
+    """Acknowledgements and the request behind them."""
+    return bool(result and args[1] and args[2])
+
+
+def _took_acks(args: tuple[Any, ...], result: Any) -> bool:
+    return bool(result and not args[2])
+
+
+def _took_request(args: tuple[Any, ...], result: Any) -> bool:
+    return bool(result and not args[1])
+
+
+def _met_thresholds(args: tuple[Any, ...], result: Any) -> bool:
+    """Requests with thresholds were served in turn."""
+    return isinstance(args[0]._policy, Overflow) and bool(result > args[2])
 
 
 def _several(args: tuple[Any, ...], result: Any) -> bool:
@@ -83,7 +99,11 @@ PATHS = {
     "pushed in pieces": Path(PushRecipients, "_send_by_window", entered),
     "acks found together": Path(AckDispatch, "many", took_all),
     "acks taken together": Path(Acks, "receive_many", entered),
-    "one ack before a pull": Path(AckDispatch, "many", _took_one),
+    "each to a receiver of its own": Path(Sender, "send_each", entered),
+    "thresholds in turn": Path(PullRecipients, "_send_in_turn", _met_thresholds),
+    "acks and a request as written": Path(PullPath, "take", _took_both),
+    "acks as written": Path(PullPath, "take", _took_acks),
+    "a request as written": Path(PullPath, "take", _took_request),
     "lasts read together": Path(LastPerSubject, "read_together", _several),
 }
 FAST_WAYS = (
@@ -93,9 +113,11 @@ FAST_WAYS = (
     "pushed in pieces",
     "acks found together",
     "acks taken together",
-    "one ack before a pull",
+    "each to a receiver of its own",
     "lasts read together",
 )
+AS_WRITTEN = ("acks and a request as written", "acks as written", "a request as written")
+"""Of a client at a socket."""
 
 
 class Put(NamedTuple):
@@ -112,6 +134,8 @@ class Pull(NamedTuple):
 
     body: dict[str, Any]
     name: str = "C"
+    apart: bool = False
+    """Answered to another subscription than others."""
 
 
 class Ack(NamedTuple):
@@ -161,7 +185,9 @@ grouped = st.fixed_dictionaries(
         "id": st.sampled_from(["the pin", "the pin", "of nobody"]),
     },
 )
-pulls = st.builds(Pull, bodies | bodies | beating | grouped, st.sampled_from(["C", "C", "D"]))
+pulls = st.builds(
+    Pull, bodies | bodies | beating | grouped, st.sampled_from(["C", "C", "D"]), st.booleans()
+)
 acks = st.builds(
     Ack,
     st.sampled_from([b"", b"", b"+ACK", b"+OK", b"-NAK", b"-NAK 500000000", b"+WPI", b"+TERM why"]),
@@ -190,6 +216,7 @@ lines = st.sampled_from(
         b"SUB $JS.ACK.S.C.> 54\r\n",
         b"UNSUB 54\r\n",
         b"SUB _R.q.> 55\r\nUNSUB 55 3\r\n",
+        b"UNSUB 9 5\r\n",
     ]
 ).map(Line)
 deeds = st.sampled_from(["flow", "flow", "purge", "delete", "widen", "pause", "unpin", "keys"])
@@ -253,6 +280,7 @@ every_way: list[Step] = [
     ([Ack(b"+ACK", every=2, name="C")], [300]),
     1.1,
     ([Pull({"batch": 4}), Pull({"batch": 6}), Pull({"batch": 5, "max_bytes": 200})], []),
+    ([Pull({"batch": 4}), Pull({"batch": 3}, apart=True), Pull({"batch": 2}, "D", True)], []),
     ([Ack(b"+ACK", first=3), Put(3)], []),
     ([Pull({"batch": 40}, "D"), Ack(b"-NAK", most=2), Pull({"batch": 30}), Ack(name="C")], [700]),
     ([Ack(b"-NAK", name="D", most=3)], []),
@@ -295,6 +323,22 @@ with_pins: list[Step] = [
     "unpin",
     5.0,
     ([Put(40, 2)], []),
+]
+
+CHOOSY: dict[str, Any] = {**IN_GROUP, "min_pending": 4}
+with_thresholds: list[Step] = [
+    ([Pull({**CHOOSY, "batch": 3}), Pull({**CHOOSY, "batch": 9, "min_pending": 10})], []),
+    ([Pull({**CHOOSY, "batch": 6}, apart=True)], []),
+    ([Put(3), Put(3, 1, 5000)], []),
+    ([Put(20, 3)], []),
+    ([Pull({**IN_GROUP, "batch": 2}), Pull({**CHOOSY, "batch": 5}), Ack(most=2)], []),
+    ([Pull({**IN_GROUP, "min_ack_pending": 12, "batch": 20}), Pull({**CHOOSY, "batch": 8})], []),
+    ([Put(20, 2, headed=True)], []),
+    ([Ack(b"+ACK")], []),
+    ([Ack(b"-NAK", most=3), Pull({**CHOOSY, "batch": 2}), Put(9)], [500]),
+    ([Put(40, 2), Pull({**CHOOSY, "max_bytes": 300}), Pull({**CHOOSY, "batch": 30})], []),
+    ([Ack(most=1), Pull({**CHOOSY, "no_wait": True})], []),
+    ([Ack(), Pull({**CHOOSY, "batch": 40})], []),
 ]
 
 of_keys: list[Step] = [
@@ -347,7 +391,8 @@ class Desk:
                 if asked.get("id") == "the pin":
                     asked["id"] = self._pin
                 body = json.dumps(asked).encode() if asked else b""
-                frames.append((PUB, subject, self._inbox(b"q"), b"", body))
+                inbox = self._inbox(b"q", b"_S" if act.apart else b"_R")
+                frames.append((PUB, subject, inbox, b"", body))
             else:
                 frames += self._acks(act)
         return frames
@@ -367,13 +412,14 @@ class Desk:
             for subject in some
         ]
 
-    def _inbox(self, kind: bytes) -> bytes:
+    def _inbox(self, kind: bytes, root: bytes = b"_R") -> bytes:
         self._number += 1
-        return b"_R.%b.%d" % (kind, self._number)
+        return b"%b.%b.%d" % (root, kind, self._number)
 
 
 def configure(twin: Twin, world: tuple[dict[str, Any], ...]) -> None:
     twin.tell(b"SUB _R.> 1\r\n")
+    twin.tell(b"SUB _S.> 9\r\n")
     twin.tell(b"SUB $JS.EVENT.> 2\r\n")
     of_stream, of_pull, of_push = world
     document = {"name": "S", "subjects": ["s.>"], "storage": twin.kind, **of_stream}
@@ -476,6 +522,14 @@ def test_the_pinned_client_hears_the_same_in_every_manner() -> None:
     assert len(found.missed(*((PLAIN, way) for way in PATHS))) == len(PATHS)
 
 
+def test_who_waits_for_a_threshold_hears_the_same_in_every_manner() -> None:
+    with entries(PATHS) as found:
+        for tracked in ({}, {"ack_policy": "none"}, {"max_ack_pending": 15}):
+            play("memory", found, ({}, {"overflow": True, **tracked}, {}), with_thresholds)
+    assert not found.missed((LIBRARY, "thresholds in turn"), (IN_PROCESS, "thresholds in turn"))
+    assert len(found.missed(*((PLAIN, way) for way in PATHS))) == len(PATHS)
+
+
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_deliveries_are_the_same_in_every_manner(kind: str) -> None:
     with entries(PATHS) as found:
@@ -489,6 +543,7 @@ def test_deliveries_are_the_same_in_every_manner(kind: str) -> None:
 
         lives()
     wanted = [(manner, way) for manner in (LIBRARY, IN_PROCESS) for way in FAST_WAYS]
+    wanted += [(LIBRARY, way) for way in AS_WRITTEN]
     assert not found.missed(*wanted, (LIBRARY, "frames of rows"), (IN_PROCESS, "rows handed over"))
     # What they are compared with must not go their ways.
     assert len(found.missed(*((PLAIN, way) for way in PATHS))) == len(PATHS)

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 from faultfs import FaultFS
 from headrace.broker.core.jetstream.consumer import journal
-from headrace.broker.core.jetstream.consumer.backlog import LastPerSubject
+from headrace.broker.core.jetstream.consumer.backlog import LastPerSubject, ReadTogether
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.consumer.delivery_pass import Sender
+from headrace.broker.core.jetstream.consumer.pull_recipients import PullRecipients
 from headrace.broker.core.jetstream.consumer.push import FlowWindow, PushRecipients
 from headrace.broker.core.jetstream.engine.engine import JetStream
 from headrace.broker.core.jetstream.stream.stream import Stream
@@ -60,6 +61,13 @@ class PlainSender(Sender):
             self.record([row])
 
 
+class PlainPullRecipients(PullRecipients):
+    """Looks for the request of each message by itself."""
+
+    def _send_in_turn(self, rows: list[StoredRow], index: int) -> int:
+        return index
+
+
 class PlainPushRecipients(PushRecipients):
     """Measures each message as it goes out, and asks after each."""
 
@@ -89,8 +97,11 @@ def _send_one_by_one(consumer: Consumer) -> None:
     consumer.policy.steady = False
     delivery._sender.__class__ = PlainSender
     consumer.backlog.last_per_subject.__class__ = PlainLasts
+    consumer.backlog._reads = ReadTogether()  # never begun: each reads for itself
     if isinstance(delivery._recipients, PushRecipients):
         delivery._recipients.__class__ = PlainPushRecipients
+    else:
+        delivery._recipients.__class__ = PlainPullRecipients
 
 
 class Manner(NamedTuple):

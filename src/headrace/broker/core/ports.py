@@ -149,8 +149,26 @@ class Watch:
             self.changed(self.listened)
 
 
+class ShortWay(Protocol):
+    """Takes what workers of pull consumers say as they wrote it; see ``net.short_way``."""
+
+    ack_sink: Sink
+    """Where the acknowledgements go one by one: somebody else who receives them has to have them so."""
+    request_sink: Sink
+    """Likewise, the requests."""
+
+    def take(self, acks: bytes, subject: bytes, inbox: bytes, body: bytes, origin: Origin) -> int:
+        """Take lines that are plain acknowledgements, if any, and then a pull request, if ``subject`` is one.
+
+        Returns how many messages that was; 0 if they have to come one by one, and nothing is done.
+        """
+
+
 class Bus(Protocol):
     """The router as JetStream sees it."""
+
+    short_way: ShortWay | None
+    """Set by whoever has one."""
 
     def resolve(self, subject: bytes) -> Target | None:
         """Who receives a message sent to ``subject`` now (queue groups: one member), or None."""

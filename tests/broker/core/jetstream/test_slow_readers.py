@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -67,3 +68,23 @@ def test_a_long_backlog_comes_in_pieces_to_who_has_little_room(push: bool) -> No
         world.tick()
     assert not client.errors
     assert len(inbox.messages) == 24
+
+
+@pytest.mark.parametrize("requests", [1, 2])
+@pytest.mark.parametrize("policy", ["none", "overflow"])
+def test_requests_in_turn_end_a_pass_when_their_reader_has_little_room(
+    policy: str, requests: int
+) -> None:
+    world, client = world_with_room(2 * MIB)
+    fill(client, 6)
+    of_group: dict[str, Any] = {}
+    body = b'{"batch":100}'
+    if policy == "overflow":
+        of_group = {"priority_policy": policy, "priority_groups": ["g"]}
+        body = b'{"batch":100,"group":"g","min_pending":1}'
+    client.consumer(**of_group)
+    inboxes = [client.pull(body) for _ in range(requests)]
+    for _ in range(24):  # each piece makes room for the next
+        world.tick()
+    assert not client.errors
+    assert sum(len(inbox.messages) for inbox in inboxes) == 24

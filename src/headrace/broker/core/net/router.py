@@ -29,7 +29,17 @@ from typing import TYPE_CHECKING, Any, Final
 from ....pattern_tree import are_literal
 from ....wire.frames import Frame
 from ..budget import LOOK_AT_ONCE
-from ..ports import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
+from ..ports import (
+    Elsewhere,
+    ManySink,
+    Origin,
+    Randomness,
+    RunSink,
+    ShortWay,
+    Sink,
+    Target,
+    Watch,
+)
 from .output import head_of, tail_of
 from .subscription import FanOut, GuardedSubscription, SinkTarget, Subscription
 from .trie import Leaf, Node, Trie
@@ -284,6 +294,7 @@ class Router:
         self._prefixes: dict[bytes, tuple[Route, tuple[_Literals, ...]]] = {}
         self._merged: dict[tuple[Leaf[Receiver], ...], Route] = {}
         self._acks: Route | None = None
+        self.short_way: ShortWay | None = None
         self._many: dict[Sink, tuple[ManySink, int]] = {}  # with how many patterns the sink has
         self._runs: dict[Sink, RunSink] = {}
         self._heavy: set[Sink] = set()

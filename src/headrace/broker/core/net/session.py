@@ -44,6 +44,7 @@ from .publishing import (
 from .router import BROADCAST, Broadcast
 from .session_input import SessionInput
 from .session_subscriptions import SessionSubscriptions, shown
+from .short_way import CHUNK_BYTES_MAX, STARTS, take_short_way
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
@@ -243,8 +244,9 @@ class Session:
 
     __slots__ = (
         "_budget", "_hub", "_input", "_keepalive", "_last_words", "_login", "_parser", "_relaxed",
-        "_subscriptions", "account", "answers", "client_id", "close_reason", "identity", "in_bytes",
-        "in_messages", "options", "output", "payload_max", "peer", "router", "started_ns", "state",
+        "_short_max", "_subscriptions", "account", "answers", "client_id", "close_reason", "identity",
+        "in_bytes", "in_messages", "options", "output", "payload_max", "peer", "router", "started_ns",
+        "state",
     )  # fmt: skip
 
     subscription_kinds: ClassVar[tuple[type[Subscription] | None, type[GuardedSubscription]]] = (
@@ -277,6 +279,7 @@ class Session:
             max_payload=options.max_payload, max_control_line=options.max_control_line
         )
         self._relaxed = False
+        self._short_max = 0
         self.answers: ExpectedAnswers | None = None
         self._last_words: list[bytes] = []  # of one that is closed
         self._keepalive = KeepAlive(self, hub)
@@ -393,10 +396,39 @@ class Session:
             # Refused before the parser would keep a payload of somebody unknown.
             self.close("Authorization Violation", "Authentication Failure")
             return 0
+        taken = 0
+        if self._relaxed and len(piece) <= self._short_max and not self._parser.held_bytes:
+            piece, taken = self._take_short_way(piece)
+            if not piece:
+                return taken
         before = self._parser.message_bytes
         frames = self._parser.feed(piece)
         self.in_bytes += self._parser.message_bytes - before
-        return self._handle_batch(frames)
+        if taken and self._budget.spent:
+            self._input.keep(frames)
+            return taken + len(frames)
+        return taken + self._handle_batch(frames)
+
+    def _take_short_way(self, piece: Any) -> tuple[Any, int]:
+        """Have acknowledgements and pull requests taken as they were written.
+
+        Returns what is left of a chunk, and how many frames were taken.
+        """
+        if piece.__class__ is not bytes or not piece.startswith(STARTS):
+            return piece, 0
+        budget, at, taken = self._budget, 0, 0
+        while at < len(piece) and not budget.spent:
+            end, count, nbytes = take_short_way(self.router, self, piece, at)
+            if not count:
+                break
+            at = end
+            taken += count
+            self.in_messages += count
+            self.in_bytes += nbytes
+            budget.charge(count)
+            if self.state.is_closed:
+                return b"", taken
+        return piece[at:], taken
 
     def _handle_batch(self, frames: list[Frame]) -> int:
         """Handle frames that came at once. Those for one sink go there in a single call."""
@@ -472,6 +504,7 @@ class Session:
         self.payload_max = min([options.max_payload, *(limit for limit in limits if limit >= 0)])
         self._parser.max_payload = self.payload_max
         self._parser.max_control_line = options.max_control_line
+        self._short_max = min(CHUNK_BYTES_MAX, options.max_control_line, self.payload_max)
 
     def change_identity(self, identity: Identity | None) -> None:
         """Act for ``identity`` from here on, with the subscriptions it may have."""

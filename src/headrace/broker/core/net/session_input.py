@@ -133,7 +133,8 @@ class SessionInput:
             end, piece, is_last = 0, chunk, True
         else:
             end = at + self._piece
-            piece, is_last = memoryview(chunk)[at:end], end >= len(chunk)
+            is_last = end >= len(chunk)
+            piece = memoryview(chunk)[at:end] if at or not is_last else chunk
         if is_last:
             self._chunks.popleft()
             self.kept_bytes -= len(chunk)

@@ -290,6 +290,43 @@ class GuardedSubscription(Subscription):
         self.send_many(answered(rows, reply, consumer_seq, pending))
 
 
+def send_each(
+    targets: Sequence[Target],
+    rows: Sequence[StoredRow],
+    reply: bytes,
+    consumer_seq: int,
+    pending: int,
+) -> None:
+    """``send`` for stored messages as they are, each to a receiver of its own; see ``Target.send_stored``."""
+    frame_of = b"MSG %%b%%b%b %%d\r\n%%b\r\n" % reply
+    for at, (target, row) in enumerate(zip(targets, rows, strict=True)):
+        seq, subject, headers, payload, time_ns = row
+        if (
+            target.__class__ is not Subscription
+            or headers
+            or len(payload) > COPY_BYTES_MAX
+            or target.messages_max >= 0
+            or target.closed
+        ):
+            answer = reply % (seq, consumer_seq + at, time_ns, pending - at)
+            target.send(subject, answer, headers, payload)
+            continue
+        size = len(payload)
+        frame = frame_of % (
+            subject, target.sid, seq, consumer_seq + at, time_ns, pending - at, size, payload,
+        )  # fmt: skip
+        output = target.output  # and Output.write_message, written out
+        parts = output.parts
+        if not parts:
+            output.touched.append(output)
+        parts.append(frame)
+        output.payload_bytes += size
+        target.delivered += 1
+        output.size = waiting = output.size + len(frame)
+        if waiting > output.room:
+            output.session.overflow()
+
+
 def _are_small(rows: Sequence[StoredRow]) -> bool:
     """Whether none has a payload that is better not copied."""
     return max([len(row[3]) for row in rows]) <= COPY_BYTES_MAX

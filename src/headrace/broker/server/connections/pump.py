@@ -170,7 +170,10 @@ class Slices:
             self._slice_ends_ns = 0
             self._budget.spent = True
             return False
-        self._begin_slice(now_ns)
+        self._slice_ends_ns = now_ns + SLICE_NS
+        budget = self._budget  # `begin`, written out: this is for each read of a socket
+        budget.left = budget.grain
+        budget.spent = False
         return True
 
     def ask(self, guest: Guest) -> None:

@@ -11,6 +11,7 @@ import pytest
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.store.index.views import Matching
 from headrace.broker.store.log.memory_log import MemoryLog
+from headrace.message import StoredRow
 from jetstream_world import Client, Received, World
 
 PARTITIONS = 4
@@ -129,3 +130,54 @@ def test_one_message_is_not_looked_for_among_thousands(counted: list[tuple[str, 
         client.ack(message)
     assert message.stream_seq == 41
     assert sum(size for name, size in counted if name == "positions") < 20 * 100
+
+
+def reads_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From which sequence the store is read, from here on."""
+    begun: list[int] = []
+    store = client.world.streams["S"].store
+    original = store.rows
+
+    def rows(start_seq: int, *rest: Any) -> Any:
+        begun.append(start_seq)
+        return original(start_seq, *rest)
+
+    monkeypatch.setattr(store, "rows", rows)
+    return begun
+
+
+def test_one_reads_for_all_that_have_come_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = World().client()
+    client.stream()
+    inboxes = []
+    for name in ("A", "B", "C"):
+        client.consumer(name)
+        inboxes.append(client.pull(b"100", name))
+    client.consumer("D", filter_subject="s.b")
+    inboxes.append(client.pull(b"100", "D"))
+    begun = reads_of(client, monkeypatch)
+    client.session.receive(b"PUB s.a 1\r\n1\r\nPUB s.b 1\r\n2\r\n")
+    client.world.tick()
+    got = [[message.payload for message in inbox.messages] for inbox in inboxes]
+    assert got == [[b"1", b"2"], [b"1", b"2"], [b"1", b"2"], [b"2"]]
+    assert begun == [1, 1]
+
+
+def test_what_was_read_for_all_is_read_anew_once_some_of_it_is_gone() -> None:
+    client = World().client()
+    client.stream()
+    client.consumer()
+    client.publish(b"s.a", b"1")
+    client.publish(b"s.a", b"2")
+    stream = client.world.streams["S"]
+    reads = consumers(client)[0].backlog._reads
+
+    def read() -> list[StoredRow]:
+        return reads.rows(stream, 1, None, 9, 99)
+
+    with reads:
+        assert [row[0] for row in read()] == [1, 2]
+        assert read() is read()
+        stream.store.remove([1])
+        assert [row[0] for row in read()] == [2]
+    assert read() is not read()

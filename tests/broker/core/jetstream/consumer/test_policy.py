@@ -9,6 +9,7 @@ from headrace.broker.core.jetstream.consumer.pull_queue import (
     SERVE,
     SKIP,
     PinnedClient,
+    PullTerms,
     WaitingRequest,
     make_policy,
 )
@@ -18,7 +19,7 @@ SECOND = 1_000_000_000
 
 
 def request(*, plain: bool = False, **fields: Any) -> WaitingRequest:
-    return WaitingRequest(b"i", PullRequest(**fields), 0, plain=plain)
+    return WaitingRequest(b"i", PullTerms(PullRequest(**fields), plain=plain), 0)
 
 
 def pinned() -> tuple[PinnedClient, list[str]]:

@@ -6,14 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.api.consumers import PullRequest
-from headrace.broker.core.jetstream.consumer.pull_queue import PullQueue, WaitingRequest
+from headrace.broker.core.jetstream.consumer.pull_queue import (
+    PullQueue,
+    PullTerms,
+    Thresholds,
+    WaitingRequest,
+)
 
 SECOND = 1_000_000_000
 ALL = 10
 
 
 def request(inbox: bytes = b"i", lane: int = 0, now_ns: int = 0, **fields: Any) -> WaitingRequest:
-    made = WaitingRequest(inbox, PullRequest(**fields), now_ns, plain=False)
+    made = WaitingRequest(inbox, PullTerms(PullRequest(**fields)), now_ns)
     made.lane = lane
     return made
 
@@ -127,7 +132,7 @@ def turns(
     queue: PullQueue, count: int, targets: dict[bytes, Receiver], number: int = 1
 ) -> list[str]:
     names = {id(target): inbox.decode() for inbox, target in targets.items()}
-    taken = queue.serve_in_turn(count, ALL, "", number, 7, targets.get)  # type: ignore[arg-type]
+    taken = queue.serve_in_turn(count, ALL, "", number, 7, targets.get, Thresholds(0, 0, 1))  # type: ignore[arg-type]
     return [names[id(target)] for target in taken]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.api.consumers import PullRequest
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
-from headrace.broker.core.jetstream.consumer.pull_queue import PullQueue, WaitingRequest
+from headrace.broker.core.jetstream.consumer.pull_queue import PullQueue, PullTerms, WaitingRequest
 from jetstream_world import SECOND, World
 
 MS = SECOND // 1000
@@ -67,8 +67,8 @@ def test_pulls_that_end_at_one_moment_are_told_in_several_ticks() -> None:
 def test_who_stops_asking_what_is_due_misses_no_heartbeat() -> None:
     queue = PullQueue(512)
     for number in range(3):
-        beat = PullRequest(batch=1, idle_heartbeat=1.0)
-        queue.add(WaitingRequest(b"%d" % number, beat, 0, plain=False))
+        beat = PullTerms(PullRequest(batch=1, idle_heartbeat=1.0))
+        queue.add(WaitingRequest(b"%d" % number, beat, 0))
     heard = []
     for _ in range(2):
         for request, expired in queue.due(SECOND):

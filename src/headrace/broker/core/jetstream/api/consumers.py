@@ -33,7 +33,6 @@ from .....api.streams import StreamConfig
 from .....api.times import ZERO_TIME, format_time, parse_time
 from .....limits import INFOS_PER_PAGE, NAMES_PER_PAGE
 from .....pattern_tree import PatternTree
-from ...ports import Origin
 from ..config.consumer import (
     check_consumer,
     check_consumer_name,
@@ -58,7 +57,6 @@ from .dispatcher import ApiAnswer, ApiDispatcher, Assets, Call, dynamic_metadata
 _ACTIONS: Final = ("", "create", "update")
 _NAME_CHARS: Final = 8
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
-_NEXT_TOKENS: Final = 7
 _NS: Final = 1_000_000_000
 
 
@@ -286,22 +284,6 @@ class ConsumersApi:
         kind, blank = "consumer_reset_response", {"reset_seq": 0}
         api.add("CONSUMER.RESET", kind, self.reset, names=(2, 2), changes=True, blank=blank)
         api.add("CONSUMER.UNPIN", "consumer_unpin_response", self.unpin, names=(2, 2))
-        api.add_raw("CONSUMER.MSG.NEXT", self.next)
-
-    def next(
-        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
-    ) -> bool:
-        """Take a pull request; False when there is no such consumer."""
-        tokens = subject.decode(errors="replace").split(".")
-        if len(tokens) != _NEXT_TOKENS:
-            return True
-        stream = self._assets.streams.get(tokens[5])
-        consumer = stream.consumers.get(tokens[6]) if stream is not None else None
-        if consumer is None:
-            return False
-        if reply:
-            consumer.pulls.receive(reply, headers, payload, origin)
-        return True
 
     def info(self, call: Call) -> Document:
         call.expect_empty()

@@ -27,7 +27,10 @@ _PLAIN: Final = frozenset({b"", ACK, b"+OK"})
 NextRequest = Callable[[bytes, bytes, bytes], None]
 """Receives the pull request, with its reply subject and headers, that an acknowledgement carries."""
 _POSITIONS: Final = 5  # delivered, stream sequence, consumer sequence, time, pending
-_NUMBERS: Final = rb"\.[0-9]{1,19}\.([0-9]{1,19})(?:\.[0-9]{1,19}){3}\n"
+_NUMBERS: Final = (
+    rb"\.[0-9]+\.([0-9]{1,19})\.[0-9]+\.[0-9]+\.[0-9]+ {1,2}(?:0\r\n\r\n|4\r\n\+ACK\r\n)"
+)
+_TOKENS: Final = 4  # before these numbers
 
 
 class Acks:
@@ -44,6 +47,8 @@ class Acks:
         self._passed: list[int] = []
         """The same, of what was acknowledged though it is not pending."""
         self._sampling: Sampling | None = None
+        self.takes_many = False
+        """Whether plain acknowledgements may go to ``receive_many``."""
         self.stalled = False
         """Whether delivery waits for an ack to make room."""
         self.last_ns = 0
@@ -57,6 +62,7 @@ class Acks:
         percent = percentage(self._consumer.config.sample_freq)
         sampled = percent and self._consumer.config.ack_policy == "explicit"
         self._sampling = Sampling(self._consumer, percent) if sampled else None
+        self.takes_many = not self._acks_all and self._sampling is None
 
     def receive(self, stream_seq: int, consumer_seq: int, body: bytes, reply: bytes) -> None:
         """Act on one acknowledgement.
@@ -94,10 +100,6 @@ class Acks:
         stream_seq = min(stream_seq, state.delivered_stream)
         if consumer_seq > state.floor_consumer and stream_seq > state.floor_stream:
             self._acknowledge(stream_seq, consumer_seq)
-
-    def can_receive_many(self, body: bytes) -> bool:
-        """Whether ``receive_many`` is for acknowledgements with this body."""
-        return body in _PLAIN and not self._acks_all and self._sampling is None
 
     def receive_many(self, stream_seqs: Sequence[int]) -> None:
         """Act on plain acknowledgements of single messages that ask for no answer."""
@@ -313,15 +315,19 @@ class AckDispatch:
 
     def __init__(self) -> None:
         self._acks: dict[bytes, Acks] = {}
-        self._positions: dict[bytes, re.Pattern[bytes]] = {}  # finds their acks' stream sequences
+        self._plain: dict[bytes, tuple[Acks, re.Pattern[bytes]]] = {}
+        """By the front of a line; what finds the stream sequences of their acks."""
 
     def add(self, stream: str, consumer: str, acks: Acks) -> None:
-        self._acks[_key(stream, consumer)] = acks
+        key = _key(stream, consumer)
+        self._acks[key] = acks
+        line = b"PUB " + key
+        self._plain[line] = acks, re.compile(b"(?m)^" + re.escape(line) + _NUMBERS)
 
     def remove(self, stream: str, consumer: str) -> None:
         key = _key(stream, consumer)
         self._acks.pop(key, None)
-        self._positions.pop(key, None)
+        self._plain.pop(b"PUB " + key, None)
 
     def sink(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
@@ -345,28 +351,34 @@ class AckDispatch:
 
     def many(self, frames: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
         """Receive plain acknowledgements for one consumer; leave any others to ``sink``."""
-        if len(frames) == 1 and not frames[0][2]:  # as before a pull of one
-            _op, subject, reply, headers, payload = frames[0]
-            return frames if self.sink(subject, reply, headers, payload, origin) is False else ()
         body = frames[0][4]
-        key = frames[0][1].rsplit(b".", _POSITIONS)[0]
-        acks = self._acks.get(key)
-        if acks is None or not acks.can_receive_many(body):
-            return frames
         count = len(frames)
-        if [frame[4] for frame in frames].count(body) != count:
+        if body not in _PLAIN or [frame[4] for frame in frames].count(body) != count:
             return frames
         if [frame[2] for frame in frames].count(b"") != count:
             return frames
-        pattern = self._positions.get(key)
-        if pattern is None:
-            pattern = self._positions[key] = re.compile(re.escape(key) + _NUMBERS)
-        # One expression over all of them is quicker than taking each apart.
-        sequences = pattern.findall(b"\n".join([frame[1] for frame in frames]) + b"\n")
-        if len(sequences) != count:
+        found = self.read(b"".join([b"PUB %b 0\r\n\r\n" % frame[1] for frame in frames]))
+        if found is None:
             return frames
-        acks.receive_many(list(map(int, sequences)))
+        acks, sequences = found
+        acks.receive_many(sequences)
         return ()
+
+    def read(self, block: bytes) -> tuple[Acks, list[int]] | None:
+        """Whose plain acknowledgements these are, as clients write them, and of which messages.
+
+        None if they are not all of one consumer, or have to be looked at one by one.
+        """
+        key = block[: -len(block.split(b".", _TOKENS)[-1]) - 1]
+        entry = self._plain.get(key)
+        if entry is None or not entry[0].takes_many:
+            return None
+        # One expression over all of them is quicker than taking each apart. A match is two lines from their
+        # begin to their end: there is nothing else if these are all lines, and none is incomplete.
+        sequences = entry[1].findall(block)
+        if 2 * len(sequences) != block.count(b"\n") or not block.endswith(b"\n"):
+            return None
+        return entry[0], list(map(int, sequences))
 
 
 def _key(stream: str, consumer: str) -> bytes:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .....api.consumers import ConsumerConfig
 from .....api.times import parse_time
@@ -199,14 +199,62 @@ class PendingCount:
         self._next_seq = next_seq
 
 
+class ReadTogether:
+    """What consumers read while they are served one after the other, ``with`` it.
+
+    Of those that have come as far in a stream, and want the same of it, the first one reads for all. Nothing
+    is kept until the next time.
+    """
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._last: dict[StreamStore, tuple[tuple[Any, ...], list[StoredRow]]] = {}
+
+    def __enter__(self) -> None:
+        self._is_open = True
+
+    def __exit__(self, *exc: object) -> None:
+        self._is_open = False
+        self._last.clear()
+
+    def rows(
+        self,
+        stream: Stream,
+        start_seq: int,
+        filter: SubjectFilter | None,
+        max_messages: int,
+        max_bytes: int,
+    ) -> list[StoredRow]:
+        """The durable messages from ``start_seq`` on. Raises StoreReadError."""
+        store = stream.store
+        durable_seq = store.durable_seq
+        if not self._is_open:
+            return store.rows(start_seq, filter, max_messages, max_bytes, durable_seq)
+        # What is stored is the same as long as as many messages are there, of as many that ever were.
+        there = durable_seq, store.last_seq, store.messages, stream.removals
+        key = start_seq, filter, max_messages, max_bytes, there
+        known = self._last.get(store)
+        if known is not None and known[0] == key:
+            return known[1]
+        found = store.rows(start_seq, filter, max_messages, max_bytes, durable_seq)
+        self._last[store] = key, found
+        return found
+
+
 class Backlog:
     """The messages of a stream that one consumer has not been given yet."""
 
     def __init__(
-        self, stream: Stream, state: DeliveryState, clock: Clock, wake: Callable[[], None]
+        self,
+        stream: Stream,
+        state: DeliveryState,
+        clock: Clock,
+        reads: ReadTogether,
+        wake: Callable[[], None],
     ) -> None:
         """``wake`` is called when a message that was held back may go."""
         self._stream = stream
+        self._reads = reads
         self._state = state
         self._clock = clock
         self._wake = wake
@@ -242,7 +290,7 @@ class Backlog:
             next_seq = self._state.next_seq
         if next_seq > store.durable_seq:
             return []
-        return store.rows(next_seq, self.filter, max_messages, max_bytes, store.durable_seq)
+        return self._reads.rows(self._stream, next_seq, self.filter, max_messages, max_bytes)
 
     def room(self) -> int:
         """How many may go out: by the deliveries that are pending, and by the replay."""

@@ -16,7 +16,7 @@ from ..headers import CONSUMER_DELETED, SERVER_SHUTDOWN, status, unreadable
 from ..tick.retry import Unread
 from . import journal
 from .acks import Acks
-from .backlog import Backlog, safe_sequence, start_sequence
+from .backlog import Backlog, ReadTogether, safe_sequence, start_sequence
 from .delivery_pass import DeliveryPass, PassEnd, Recipients, Sender
 from .delivery_state import DeliveryState, Entry
 from .pull_queue import PullQueue, make_policy
@@ -48,6 +48,7 @@ class ConsumerMarks:
         """Those whose state changed since it was last journaled."""
         self.new: dict[Consumer, None] = {}
         """Those made since the last flush began."""
+        self.reads = ReadTogether()
         self.forgotten: dict[Consumer, list[Entry]] = {}
         """Deliveries that are over as their messages left the stream, since the last flush began."""
 
@@ -74,7 +75,7 @@ class Consumer:
         self.journaled = stream.config.storage == "file" and not config.mem_storage
         self.on_inactive: Callable[[Consumer], None] = lambda _consumer: None
         self.state = DeliveryState(start_seq=1, tracks=config.ack_policy != "none", ack_wait_ns=0)
-        self.backlog = Backlog(stream, self.state, context.clock, self.wake)
+        self.backlog = Backlog(stream, self.state, context.clock, marks.reads, self.wake)
         self.unread = Unread(context, f"consumer {name!r} of stream {stream.name!r}")
         """Delivery waits here while the store cannot read what comes next."""
         self.timer = ConsumerTimer(context.clock, context.timers)
@@ -290,6 +291,7 @@ class Consumer:
         self.queue.max_waiting = config.max_waiting
         self.inactivity.threshold_ns = round(config.inactive_threshold * _NS)
         self.acks.configure()
+        self.pulls.configure()
 
     # -- what only time decides
 
@@ -335,13 +337,16 @@ class Consumer:
             self.deliver()
 
     def deliver(self) -> None:
-        """Make one delivery pass, and arrange for what wakes the next.
+        """Make one delivery pass, and arrange for what wakes the next."""
+        if self.has_recipients:
+            try:
+                self._deliver()
+            finally:
+                self.timer.arm()
 
-        What the store cannot read now is not passed over: the consumer stays where it is.
-        """
+    def _deliver(self) -> None:
+        """What the store cannot read now is not passed over: the consumer stays where it is."""
         clock = self.context.clock
-        if not self.has_recipients:
-            return
         if self.is_paused(clock.now_ns()):
             self.pulls.end_one_shots()
             return
@@ -379,7 +384,6 @@ class Consumer:
             self.pulls.end_one_shots()
         if self.has_recipients:
             self._wait_for(end)
-        self.timer.arm()
 
     def _wait_for(self, end: PassEnd) -> None:
         """Somebody still waits for messages: be woken by what ended the pass."""

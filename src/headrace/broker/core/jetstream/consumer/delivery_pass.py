@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from .....api.acks import ack_prefix
 from .....message import StoredRow
-from ...net.subscription import Outgoing, answered
+from ...net.subscription import Outgoing, answered, send_each
 from ...ports import Target
 from ...server_headers import with_place
 from .delivery_state import DeliveryBatch
@@ -120,6 +120,12 @@ class Sender:
         """Send messages as they are, in one go."""
         first = self._state.delivered_consumer + 1
         target.send_stored(rows, self._first_reply, first, self.pending - 1)
+        self.record(rows)
+
+    def send_each(self, targets: Sequence[Target], rows: list[StoredRow]) -> None:
+        """Send messages as they are, each to a receiver of its own."""
+        first = self._state.delivered_consumer + 1
+        send_each(targets, rows, self._first_reply, first, self.pending - 1)
         self.record(rows)
 
     def outgoing(self, rows: list[StoredRow]) -> Iterable[Outgoing]:

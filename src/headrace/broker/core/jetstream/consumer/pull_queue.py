@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from .....api.consumers import ConsumerConfig, PullRequest
 from ...ports import Origin, Target
@@ -29,6 +29,39 @@ SKIP: Final = b"skip"
 _NS: Final = 1_000_000_000
 
 
+class PullTerms:
+    """What a pull request asks for, read once for all that ask for the same."""
+
+    __slots__ = (
+        "batch",
+        "heartbeat_ns",
+        "is_choosy",
+        "lasts_ns",
+        "max_bytes",
+        "min_ack_pending",
+        "min_pending",
+        "no_wait",
+        "pin_id",
+        "plain",
+        "priority",
+    )
+
+    def __init__(self, request: PullRequest, *, plain: bool = False) -> None:
+        self.batch = request.batch
+        self.max_bytes = request.max_bytes
+        self.no_wait = request.no_wait
+        self.lasts_ns = round(request.expires * _NS) if request.expires else 0
+        self.heartbeat_ns = max(round(request.idle_heartbeat * _NS), 0)
+        self.min_pending = request.min_pending
+        self.min_ack_pending = request.min_ack_pending
+        self.is_choosy = bool(request.min_pending or request.min_ack_pending)
+        """Whether it has thresholds, one of which has to be reached."""
+        self.pin_id = request.id
+        self.priority = request.priority
+        self.plain = plain
+        """Whether the body was no JSON: such a request belongs to no group."""
+
+
 class WaitingRequest:
     """One pull request. Times are monotonic readings in nanoseconds, 0 for never."""
 
@@ -37,53 +70,35 @@ class WaitingRequest:
         "bytes_left",
         "delivered",
         "expires_ns",
-        "group",
-        "heartbeat_ns",
         "inbox",
         "lane",
         "left",
-        "min_ack_pending",
-        "min_pending",
-        "no_wait",
         "origin",
         "pass_number",
         "pin_id",
-        "plain",
-        "priority",
         "quiet_since_ns",
         "seen_seq",
         "target",
+        "terms",
         "turn",
         "waiting",
     )
 
     def __init__(
-        self,
-        inbox: bytes,
-        request: PullRequest,
-        now_ns: int,
-        *,
-        plain: bool,
-        origin: Origin | None = None,
+        self, inbox: bytes, terms: PullTerms, now_ns: int, origin: Origin | None = None
     ) -> None:
         self.inbox = inbox
+        self.terms = terms
         self.origin = origin
         """The session that asks, where it is known."""
-        self.left = request.batch
+        self.left = terms.batch
         """Messages still to deliver; at 0 or below (a batch of 0 wants one) the next is the last."""
-        self.bytes_left = request.max_bytes
-        self.bounded = request.max_bytes > 0
-        self.no_wait = request.no_wait
-        self.expires_ns = now_ns + round(request.expires * _NS) if request.expires else 0
-        self.heartbeat_ns = max(round(request.idle_heartbeat * _NS), 0)
+        self.bytes_left = bytes_left = terms.max_bytes
+        self.bounded = bytes_left > 0
+        lasts_ns = terms.lasts_ns
+        self.expires_ns = now_ns + lasts_ns if lasts_ns else 0
         self.quiet_since_ns = now_ns
-        self.group = request.group
-        self.min_pending = request.min_pending
-        self.min_ack_pending = request.min_ack_pending
-        self.pin_id = request.id
-        self.priority = request.priority
-        self.plain = plain
-        """Whether the body was no JSON: such a request belongs to no group."""
+        self.pin_id = terms.pin_id
         self.lane = 0
         self.turn = 0
         """Rises with each request that goes to the end of a lane."""
@@ -98,7 +113,25 @@ class WaitingRequest:
     @property
     def one_shot(self) -> bool:
         """Whether the request ends as soon as there is nothing more for it."""
-        return self.no_wait and (not self.expires_ns or self.delivered > 0)
+        return self.terms.no_wait and (not self.expires_ns or self.delivered > 0)
+
+
+class Thresholds(NamedTuple):
+    """What the thresholds of requests are compared with, for messages that go out one after the other."""
+
+    pending: int
+    """How many are to be delivered, with the first of these messages."""
+    ack_pending: int
+    """How many acknowledgements are awaited before it."""
+    step: int
+    """How many more are so with each of them."""
+
+    def are_met(self, terms: PullTerms, first: int, last: int) -> bool:
+        """Whether one threshold is reached for each of these, from one to another, counted from 0."""
+        return (
+            0 < terms.min_pending <= self.pending - last
+            or 0 < terms.min_ack_pending <= self.ack_pending + self.step * first
+        )
 
 
 EndRequest: TypeAlias = Callable[[WaitingRequest, bytes], None]
@@ -189,13 +222,15 @@ class PullQueue:
         lane = self._lanes[request.lane]
         lane.waiting += 1
         lane.wanted += wanted
-        if request.no_wait:
+        terms = request.terms
+        if terms.no_wait:
             self._impatient[request] = None
-        self.push_back(request)
+        self._turn = request.turn = self._turn + 1
+        lane.requests.append(request)
         if request.expires_ns:
             self._push_time(request.expires_ns, request)
-        if request.heartbeat_ns:
-            self._push_time(request.quiet_since_ns + request.heartbeat_ns, request)
+        if terms.heartbeat_ns:
+            self._push_time(request.quiet_since_ns + terms.heartbeat_ns, request)
 
     def pop(self, lanes: int) -> WaitingRequest | None:
         """Remove the next request of the first so many lanes; it still counts as waiting."""
@@ -240,55 +275,68 @@ class PullQueue:
         pass_number: int,
         now_ns: int,
         resolve: Callable[[bytes], Target | None],
+        thresholds: Thresholds,
     ) -> list[Target]:
         """The receivers of the next ``count`` messages when each request gets one in turn.
 
         Only the first so many lanes take part. The messages count as delivered. There are fewer receivers
         when the next request needs a closer look: it is limited in bytes, has another id than ``pin_id``,
-        nobody listens to it, or its receiver has enough for now.
+        none of its thresholds is reached, nobody listens to it, or its receiver has enough for now.
         """
         targets: list[Target] = []
-        turn = self._turn
+        turn, over = self._turn, 0
         for lane in self._lanes[:lanes]:
-            requests, wanted, begun = lane.requests, 0, turn
+            requests, before, begun, ended = lane.requests, len(targets), turn, 0
             while requests and len(targets) < count:
                 request = requests[0]
                 if not request.waiting:
                     requests.popleft()
                     continue
                 if request.turn > begun:  # each of the lane has been looked at, and had one
-                    served = _whole_rounds(requests, count - len(targets), turn)
+                    left = count - len(targets)
+                    served = _whole_rounds(requests, left, turn, len(targets), thresholds)
                     targets += served
-                    wanted += len(served)
                     begun = turn = turn + len(served)
                     if served:
                         continue
-                target = request.target
                 if request.pass_number != pass_number:
                     target = resolve(request.inbox)
-                    if target is not None and not target.blocked:
-                        request.target = target
-                        request.pass_number = pass_number
-                        request.quiet_since_ns = now_ns
-                looked_at = request.pass_number == pass_number and request.pin_id == pin_id
-                if not looked_at or target is None or request.bounded:
+                    if target is None or target.blocked:
+                        break
+                    request.target = target
+                    request.pass_number = pass_number
+                    request.quiet_since_ns = now_ns
+                elif request.turn <= self._turn and request.target.blocked:  # type: ignore[union-attr]
+                    break  # by what it was given before, in this pass
+                if request.bounded or request.pin_id != pin_id:
+                    break
+                terms = request.terms
+                if terms.is_choosy and not thresholds.are_met(terms, len(targets), len(targets)):
                     break
                 requests.popleft()
-                targets.append(target)
+                targets.append(request.target)  # type: ignore[arg-type]  # looked up in this pass
                 request.delivered += 1
-                request.left -= 1
-                if request.left > 0:
-                    wanted += 1
+                request.left = left = request.left - 1
+                if left > 0:
                     turn += 1
                     request.turn = turn
                     requests.append(request)
                 else:
-                    self.finish(request)
+                    request.waiting = False
+                    ended += 1
+                    if terms.no_wait:
+                        del self._impatient[request]
+            wanted = len(targets) - before
             self.wanted -= wanted
             lane.wanted -= wanted
+            self.waiting -= ended
+            lane.waiting -= ended
+            over += ended
             if requests:
                 break  # the next lane has to wait for this one
         self._turn = turn
+        if over:
+            self._sweep()
         return targets
 
     def delivered(self, request: WaitingRequest, count: int, size: int, now_ns: int) -> None:
@@ -334,11 +382,11 @@ class PullQueue:
                 continue
             if request.expires_ns and request.expires_ns <= now_ns:
                 yield request, True
-            elif request.heartbeat_ns:
-                is_quiet = request.quiet_since_ns + request.heartbeat_ns <= now_ns
+            elif heartbeat_ns := request.terms.heartbeat_ns:
+                is_quiet = request.quiet_since_ns + heartbeat_ns <= now_ns
                 if is_quiet:
                     request.quiet_since_ns = now_ns
-                self._push_time(request.quiet_since_ns + request.heartbeat_ns, request)
+                self._push_time(request.quiet_since_ns + heartbeat_ns, request)
                 if is_quiet:
                     yield request, False
 
@@ -360,15 +408,22 @@ class PullQueue:
                 requests.extend(alive)
 
 
-def _whole_rounds(requests: deque[WaitingRequest], count: int, turn: int) -> list[Target]:
+def _whole_rounds(
+    requests: deque[WaitingRequest], count: int, turn: int, ahead: int, thresholds: Thresholds
+) -> list[Target]:
     """The receivers of as many messages as go to all these in turn and leave each waiting for more.
 
-    At most ``count``; all are ready to be served. ``turn`` is the last one that was taken.
+    At most ``count``; all are ready to be served. ``turn`` is the last one that was taken, and ``ahead``
+    how many messages go out before these.
     """
     size = len(requests)
     rounds = min(count // size, min([request.left for request in requests]) - 1)
     if rounds <= 0:
         return []
+    last = ahead + rounds * size - 1
+    for request in requests:
+        if request.terms.is_choosy and not thresholds.are_met(request.terms, ahead, last):
+            return []
     targets: list[Target] = []
     for place, request in enumerate(requests, turn + (rounds - 1) * size + 1):
         assert request.target is not None
@@ -431,15 +486,14 @@ class Overflow(Policy):
     steady = False
 
     def lane(self, request: WaitingRequest) -> int:
-        return 1 if request.min_pending or request.min_ack_pending else 0
+        return 1 if request.terms.is_choosy else 0
 
     def verdict(
         self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
     ) -> bytes:
-        if request.lane == 0:
-            return SERVE
-        enough = 0 < request.min_pending <= pending or 0 < request.min_ack_pending <= ack_pending
-        return SERVE if enough else SKIP
+        terms = request.terms
+        met = not terms.is_choosy or Thresholds(pending, ack_pending, 0).are_met(terms, 0, 0)
+        return SERVE if met else SKIP
 
 
 class Prioritized(Policy):
@@ -448,7 +502,7 @@ class Prioritized(Policy):
     lanes = 10
 
     def lane(self, request: WaitingRequest) -> int:
-        return request.priority
+        return request.terms.priority
 
 
 class PinnedClient(Policy):
@@ -503,7 +557,7 @@ class PinnedClient(Policy):
             return WRONG_PIN_ID if request.pin_id else SKIP
         if request.pin_id:
             return WRONG_PIN_ID
-        if not request.plain:
+        if not request.terms.plain:
             self.pin_id = request.pin_id = self._new_id()
             self.deadline_ns = now_ns + self.timeout_ns
             self._fresh = request

@@ -12,7 +12,7 @@ from ...ports import Target
 from ...server_headers import with_place, with_places
 from ..headers import BATCH_COMPLETED, SIZE_EXCEEDS
 from .delivery_pass import PassEnd, Sender
-from .pull_queue import SERVE, SKIP, EndRequest, Policy, PullQueue, WaitingRequest
+from .pull_queue import SERVE, SKIP, EndRequest, Policy, PullQueue, Thresholds, WaitingRequest
 from .view import ConsumerView
 
 _NEVER: Final = 1 << 62
@@ -103,8 +103,8 @@ class PullRecipients:
                 return request
             if verdict is SKIP:
                 self._aside.append(request)
-                if request.min_ack_pending:
-                    self._awaited = min(self._awaited, request.min_ack_pending)
+                if enough := request.terms.min_ack_pending:
+                    self._awaited = min(self._awaited, enough)
             else:
                 self._end_request(request, verdict)
         return None
@@ -123,7 +123,9 @@ class PullRecipients:
         steady = policy.steady
         index, size = 0, len(rows)
         while index < size:
-            if steady and policy.takes_turns and queue.waiting_in(policy.open_lanes) > 1:
+            # Who stands aside for a threshold may be next after any message.
+            several = queue.waiting_in(policy.open_lanes) > 1 if steady else not self._aside
+            if several and policy.takes_turns:
                 index = self._send_in_turn(rows, index)
                 if index == size:
                     break
@@ -147,6 +149,7 @@ class PullRecipients:
             self._pass_number,
             sender.now_ns,
             self._resolve,
+            Thresholds(sender.pending, len(self._state.pending), int(self._state.tracks)),
         )
         if not targets:
             return index
@@ -157,9 +160,7 @@ class PullRecipients:
         if targets.count(targets[0]) == count:
             sender.send_stored(targets[0], some)
         else:
-            for target, message in zip(targets, sender.outgoing(some), strict=True):
-                target.send(*message)
-            sender.record(some)
+            sender.send_each(targets, some)
         return index + count
 
     def _send(self, request: WaitingRequest, target: Target | None, rows: list[StoredRow]) -> int:

@@ -9,7 +9,6 @@ and requests with another id are ended when it is their turn.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -34,12 +33,13 @@ from ..headers import (
     unreadable,
 )
 from .delivery_state import DeliveryState
-from .pull_queue import EndRequest, PinnedClient, Policy, PullQueue, WaitingRequest
+from .pull_queue import EndRequest, PinnedClient, Policy, PullQueue, PullTerms, WaitingRequest
 from .view import ConsumerView
 
 _NS: Final = 1_000_000_000
 _PRIORITY_MAX: Final = 9
 _REMEMBERED_BYTES_MAX: Final = 256
+_REMEMBERED_MAX: Final = 64  # bodies of one consumer's requests: clients repeat themselves
 PIN_ID_MISMATCH: Final = status(names.PIN_ID_MISMATCH)
 _EVICT_EVERY_NS: Final = 1_000_000_000  # a full queue is searched for dead requests this often
 _DUE_PER_TICK: Final = 1024
@@ -58,14 +58,7 @@ class ParsedPull(msgspec.Struct, frozen=True):
 
 
 def _parse_pull(body: bytes) -> ParsedPull:
-    """Read a body: empty, a number, a JSON object; any other text asks for one message.
-
-    Clients repeat themselves, so the last few thousand bodies are remembered, unless they are long.
-    """
-    return _parse_again(body) if len(body) <= _REMEMBERED_BYTES_MAX else _parse(body)
-
-
-def _parse(body: bytes) -> ParsedPull:
+    """Read a body: empty, a number, a JSON object; any other text asks for one message."""
     text = body.strip()
     if not text.startswith(b"{"):
         batch = read_number(text.removeprefix(b"+"))
@@ -79,9 +72,6 @@ def _parse(body: bytes) -> ParsedPull:
     if request.idle_heartbeat > 0 and 2 * request.idle_heartbeat > request.expires:
         return ParsedPull(request, refusal=bad_request("heartbeat value too large"))
     return ParsedPull(request)
-
-
-_parse_again = lru_cache(maxsize=4096)(_parse)
 
 
 def _check_pull(parsed: ParsedPull, config: ConsumerConfig) -> bytes:
@@ -249,6 +239,7 @@ class Pulls:
         self._queue = queue
         self._policy = policy
         self._evicted_ns = -_EVICT_EVERY_NS
+        self._known: dict[bytes, tuple[PullTerms, bytes]] = {}
         self.pinning: Pinning | None = None
         if isinstance(policy, PinnedClient):
             self.pinning = Pinning(consumer, policy, queue, self.end)
@@ -264,38 +255,50 @@ class Pulls:
     ) -> None:
         """Let a pull request wait, or answer it at once."""
         consumer, queue = self._consumer, self._queue
-        parsed = _parse_pull(body)
-        refusal = _check_pull(parsed, consumer.config)
-        if consumer.config.deliver_subject:
-            refusal = _PUSH_BASED
-        if required_level_too_high(headers, consumer.context.options.api_level):
+        terms, refusal = self._known.get(body) or self._read(body)
+        if headers and required_level_too_high(headers, consumer.context.options.api_level):
             refusal = _LEVEL
         if refusal:
             self.say(reply, refusal)
             return
         now_ns = consumer.context.clock.monotonic_ns()
         consumer.inactivity.last_active_ns = now_ns
-        request = WaitingRequest(reply, parsed.request, now_ns, plain=parsed.plain, origin=origin)
+        request = WaitingRequest(reply, terms, now_ns, origin)
         if self.pinning is not None and not self.pinning.admits(request, now_ns):
             self.say(reply, PIN_ID_MISMATCH)
             return
         try:
-            if request.no_wait and not self._may_join(request):
+            if terms.no_wait and not self._may_join(request):
                 return
         except StoreReadError as error:  # it cannot be counted now
             self.say(reply, unreadable(error))
             return
         if queue.is_full and not self._evict(now_ns):
-            if not request.heartbeat_ns:  # with one, the client notices the silence
+            if not terms.heartbeat_ns:  # with one, the client notices the silence
                 self.say(reply, _TOO_MANY)
             return
-        request.seen_seq = consumer.stream.store.last_seq
+        if terms.no_wait:
+            request.seen_seq = consumer.stream.store.last_seq
         request.lane = self._policy.lane(request)
         queue.add(request)
         if request.expires_ns and request.expires_ns < now_ns:  # a time that has passed
             self.end(request, REQUEST_TIMEOUT)
-        consumer.wake()
-        consumer.timer.arm()
+        consumer.wake()  # and the end of the pass that follows arms the timer
+
+    def configure(self) -> None:
+        """The consumer's configuration is another: requests are to be checked against it."""
+        self._known.clear()
+
+    def _read(self, body: bytes) -> tuple[PullTerms, bytes]:
+        """What a request asks for, and the status that refuses it, or ``b""``."""
+        parsed, config = _parse_pull(body), self._consumer.config
+        refusal = _PUSH_BASED if config.deliver_subject else _check_pull(parsed, config)
+        found = PullTerms(parsed.request, plain=parsed.plain), refusal
+        if len(body) <= _REMEMBERED_BYTES_MAX:
+            if len(self._known) >= _REMEMBERED_MAX:
+                self._known.clear()
+            self._known[body] = found
+        return found
 
     def _may_join(self, request: WaitingRequest) -> bool:
         """Whether a no-wait request joins the queue; False when it was answered instead."""

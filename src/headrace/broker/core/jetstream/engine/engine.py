@@ -35,6 +35,7 @@ from ..config.options import JetStreamOptions, Refused
 from ..consumer.acks import AckDispatch
 from ..consumer.consumer import Consumer
 from ..consumer.delivery_state import Entry
+from ..consumer.pull_path import PullPath
 from ..consumer.push import FLOW, FlowDispatch
 from ..context import Context
 from ..stream.stream import Stream
@@ -166,7 +167,8 @@ class JetStream:
         context = Context(bus, storage, clock, random, timers, options or JetStreamOptions())
         self._context = context
         self._acks = AckDispatch()
-        self.registry = Registry(context, self._acks)
+        pulls = PullPath(self._acks)
+        self.registry = Registry(context, self._acks, pulls)
         self.copies = self.registry.copies
         commits = commits or Commits(storage, clock, timers)
         context.barrier = FlushBarrier(bus, commits, clock, timers, self._stage, self._completed)
@@ -185,13 +187,16 @@ class JetStream:
         MessagesApi(self.registry, self._api)
         DirectGet(context, self.registry, self._api)
         ConsumersApi(context, self.registry, self._api)
+        self._api.add_raw("CONSUMER.MSG.NEXT", pulls.sink)
         RefusedApi(self._api)
         restores = Restores(context, self.registry)
         SnapshotsApi(context, self.registry, self._api, streams, restores)
         self.message_runs = MessageRuns(context, self.registry, self._api, self._streams)
         self.direct_runs = DirectRuns(context, self.registry)
-        bus.add_sink(_API, self._api.sink, self._take_requests, heavy=True)
-        bus.add_sink(_ACK, self._acks.sink, self._acks.many)
+        pulls.request_sink, pulls.ack_sink = self._api.sink, self._acks.sink
+        bus.add_sink(_API, pulls.request_sink, self._take_requests, heavy=True)
+        bus.add_sink(_ACK, pulls.ack_sink, self._acks.many)
+        bus.short_way = pulls
         bus.add_sink(FLOW, FlowDispatch(self.registry.streams).sink)
         bus.on_unblocked(self._unblocked)
 
@@ -310,14 +315,15 @@ class JetStream:
         ends_ns = monotonic_ns() + _SERVING_NS
         ready, self._consumers.ready = self._consumers.ready, {}
         waiting = iter(ready)
-        for consumer in waiting:
-            try:
-                consumer.deliver()
-            except (StoreError, OSError) as error:  # the others go on
-                consumer.unread.failed(error, consumer.try_again)
-            if monotonic_ns() >= ends_ns:
-                self._consumers.later = {**dict.fromkeys(waiting), **self._consumers.later}
-                break
+        with self._consumers.reads:
+            for consumer in waiting:
+                try:
+                    consumer.deliver()
+                except (StoreError, OSError) as error:  # the others go on
+                    consumer.unread.failed(error, consumer.try_again)
+                if monotonic_ns() >= ends_ns:
+                    self._consumers.later = {**dict.fromkeys(waiting), **self._consumers.later}
+                    break
         if self._consumers.later and not self._turn_asked:
             self._turn_asked = True
             context.timers.call_at(context.clock.monotonic_ns(), self._next_turn)

@@ -30,6 +30,7 @@ from ..config.options import Refused
 from ..consumer.acks import AckDispatch
 from ..consumer.consumer import Consumer, ConsumerMarks
 from ..consumer.delivery_state import Entry
+from ..consumer.pull_path import PullPath
 from ..context import Context
 from ..headers import expires_at
 from ..publish.duplicate_window import LEFT_IDS
@@ -256,9 +257,10 @@ class Recovery:
 class Registry:
     """Streams by name, consumers by stream; what is here is journaled, except what lives in memory."""
 
-    def __init__(self, context: Context, acks: AckDispatch) -> None:
+    def __init__(self, context: Context, acks: AckDispatch, pulls: PullPath) -> None:
         self._context = context
         self._acks = acks
+        self._pulls = pulls
         self.streams: dict[str, Stream] = {}
         self.making: dict[str, tuple[StreamConfig, StreamStore | None]] = {}
         """Streams that are being restored: their messages take room, and nobody sees them."""
@@ -421,6 +423,7 @@ class Registry:
         stream.consumers[consumer.name] = consumer
         if consumer.config.ack_policy not in ("none", "flow_control"):
             self._acks.add(stream.name, consumer.name, consumer.acks)
+        self._pulls.add(stream.name, consumer.name, consumer.pulls)
         self.copies.consumer_came(stream, consumer.name)
 
     def _drop_consumer(self, consumer: Consumer) -> None:
@@ -429,6 +432,7 @@ class Registry:
         stream = self.streams[consumer.stream.name]
         del stream.consumers[consumer.name]
         self._acks.remove(stream.name, consumer.name)
+        self._pulls.remove(stream.name, consumer.name)
         self.copies.consumer_left(stream, consumer.name)
         self._context.advisories.consumer(consumer, "delete")
         if consumer.journaled and self._context.storage.failed is None:
