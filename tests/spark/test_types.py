@@ -441,7 +441,16 @@ def test_the_zone_of_the_session_never_enters_what_is_written(name: str) -> None
         )
         nested = pa.array([[{"at": each}] for each in micros], pa.list_(pa.struct([("at", at)])))
         keyed = pa.array([[("k", each)] for each in micros], pa.map_(pa.string(), at))
-        batch = pa.record_batch({"at": plain, "nested": nested, "keyed": keyed})
+        batch = pa.record_batch(
+            [plain, nested, keyed],
+            pa.schema(
+                [
+                    ("at", at),
+                    pa.field("nested", nested.type, nullable=False),  # as a column made by array(…)
+                    pa.field("keyed", keyed.type, nullable=False),
+                ]
+            ),
+        )
         layout = layout_for(name, batch.schema)
         payloads = encoder_of(layout, ZONED_SCHEMAS.get(name))(batch)
         assert [each for each in payloads if isinstance(each, UnfitValue)] == []
