@@ -137,7 +137,7 @@ async def test_an_admin_token_that_no_header_carries_is_refused_where_it_is_give
     token: str,
 ) -> None:
     for made in (AsyncJobsClient, JobsClient):
-        with pytest.raises(JobsError, match="admin_token has .* which no header carries"):
+        with pytest.raises(JobsError, match=r"admin_token has .* which no header carries"):
             made("http://127.0.0.1:8080", admin_token=token)
 
 

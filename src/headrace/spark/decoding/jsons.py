@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...schemas.errors import UnfitError
 from .decoded import Decoded, Misfit, shown
-from .values import Constant, Fit, fit_for
+from .values import Constant, Fit, MinusZero, fit_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +40,7 @@ class JsonFormat:
         self._readable = _readable(schema)
         self._fits: list[tuple[str, Fit]] = [(field.name, fit_for(field.type)) for field in schema]
         self._has_floats = any(_has(pa.types.is_floating, field.type) for field in schema)
+        self._has_times = any(_has(pa.types.is_timestamp, field.type) for field in schema)
         self._texts = {
             field.name: field.type for field in schema if _has(pa.types.is_string, field.type)
         }
@@ -100,8 +101,8 @@ class JsonFormat:
             )
             if table.num_rows != len(payloads):
                 return None
-            if self._has_floats and any(map(_has_infinity, table.columns)):
-                return None  # of 1e400 it makes infinity
+            if (self._has_floats or self._has_times) and any(map(_is_odd, table.columns)):
+                return None
             if self._readable is not self._schema:
                 table = table.cast(self._schema)
         except pa.ArrowInvalid:
@@ -229,6 +230,8 @@ class _Texts:
 
 def _loads(text: str, how: json.JSONDecoder) -> Any:
     """A JSON value. Raises ValueError, RecursionError."""
+    if _MINUS_ZERO.search(text):
+        how = _OF_ANY_NUMBER
     try:
         return how.decode(text)
     except (ValueError, InvalidOperation):  # perhaps by a number that Python does not make
@@ -236,6 +239,8 @@ def _loads(text: str, how: json.JSONDecoder) -> Any:
 
 
 def _number(text: str) -> int | Decimal:
+    if text == "-0":
+        return MinusZero()
     try:
         return int(text)
     except ValueError:  # no whole number, or one of very many digits
@@ -246,6 +251,7 @@ def _number(text: str) -> int | Decimal:
         return Decimal("Infinity" if float(text) else 0)
 
 
+_MINUS_ZERO: Final = re.compile(r"-0[^0-9.]")
 _QUICK: Final = json.JSONDecoder(parse_constant=Constant)
 _EXACT: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=Constant)
 _OF_ANY_NUMBER: Final = json.JSONDecoder(
@@ -371,16 +377,24 @@ def _has(is_one: Callable[[Any], bool], kind: pa.DataType) -> bool:
     return is_one(kind) or any(_has(is_one, kind.field(at).type) for at in range(kind.num_fields))
 
 
-def _has_infinity(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether there is one in it, however deep."""
+_FIRST_MICRO: Final = -62_135_596_800_000_000
+_LAST_MICRO: Final = 253_402_300_799_999_999
+
+
+def _is_odd(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether there is in it, however deep, what Arrow's reader makes of values that fit nothing: infinity of
+    1e400, and times beyond the years 1 to 9999, to which a zone may lead."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kind = column.type
     if pa.types.is_floating(kind):
         return bool(pc.any(pc.is_inf(column)).as_py())
+    if pa.types.is_timestamp(kind):
+        least, most = pc.min_max(column.cast(pa.int64())).as_py().values()
+        return least is not None and (least < _FIRST_MICRO or most > _LAST_MICRO)
     if pa.types.is_struct(kind):
-        return any(map(_has_infinity, column.flatten()))
+        return any(map(_is_odd, column.flatten()))
     if pa.types.is_list(kind):
-        return _has_infinity(pc.list_flatten(column))
+        return _is_odd(pc.list_flatten(column))
     return False
