@@ -121,8 +121,10 @@ def test_what_avro_cannot_write_names_the_field() -> None:
             "take no bytes",
         ),
         (
-            b'{"type":"record","name":"A","fields":[{"name":"a","type":["null","long",'
-            b'{"type":"long","logicalType":"timestamp-millis"}]}]}',
+            (
+                b'{"type":"record","name":"A","fields":[{"name":"a","type":["null","long",'
+                b'{"type":"long","logicalType":"timestamp-millis"}]}]}'
+            ),
             "a union has 'long' twice",
         ),
     ],
