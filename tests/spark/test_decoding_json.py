@@ -218,7 +218,12 @@ def test_a_field_is_the_same_alone_and_beside_a_misfit(
 
 
 def test_minus_zero_is_the_same_float_beside_a_map_and_with_a_decimal() -> None:
-    for more in ((), (("m", pa.map_(pa.string(), pa.int64())),), (("d", pa.decimal128(5, 2)),)):
+    for more in (
+        (),
+        (("s", pa.struct([("t", pa.string())])),),
+        (("m", pa.map_(pa.string(), pa.int64())),),
+        (("d", pa.decimal128(5, 2)),),
+    ):
         form = pa.schema([("a", pa.float64()), ("n", pa.int64()), *more])
         found = decode(form, b'{"a":-0,"n":-0,"d":-0}', *([b"poison"] if more else []))
         assert str(found.columns[0][0].as_py()) == "-0.0"

@@ -127,7 +127,8 @@ class JsonFormat:
     def _decode_one(self, payload: bytes) -> tuple[list[Any], Misfit | None]:
         try:
             text = payload.decode()
-            found = _loads(text, self._how)
+            has_minus_zero = self._has_floats and _MINUS_ZERO.search(text)
+            found = _loads(text, _OF_ANY_NUMBER if has_minus_zero else self._how)
         except RecursionError:
             found = self._wanted(payload)
         except ValueError:
@@ -230,8 +231,6 @@ class _Texts:
 
 def _loads(text: str, how: json.JSONDecoder) -> Any:
     """A JSON value. Raises ValueError, RecursionError."""
-    if _MINUS_ZERO.search(text):
-        how = _OF_ANY_NUMBER
     try:
         return how.decode(text)
     except (ValueError, InvalidOperation):  # perhaps by a number that Python does not make
@@ -263,7 +262,7 @@ _TOO_DEEP: Final = object()
 
 def _or_too_deep(text: str) -> Any:
     try:
-        return _loads(text, _EXACT)
+        return _OF_ANY_NUMBER.decode(text)
     except RecursionError:
         return _TOO_DEEP  # fits nothing
 
@@ -313,7 +312,7 @@ def _with_text(text: str, kind: pa.DataType) -> Any:
         return [_with_text(part, kind.value_type) for part in _parts(text) if part]
     if types.is_map(kind) and text[:1] == "{":
         return {key: _with_text(part, kind.item_type) for key, part in _members(text).items()}
-    return _loads(text, _EXACT)
+    return _OF_ANY_NUMBER.decode(text)
 
 
 def _all_objects(payloads: pa.BinaryArray) -> bool:
