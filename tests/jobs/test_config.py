@@ -81,6 +81,8 @@ def test_flags_come_before_the_file(tmp_path: Path) -> None:
         ("payload_bytes_max = 0", "payload_bytes_max"),
         ("token_header = ''", "token_header"),
         ("rational_delay_seconds = -1", "rational_delay_seconds"),
+        ("admin_token = 'sésame'", "admin_token: printable ASCII"),
+        ("admin_token = ' sesame'", "admin_token: printable ASCII"),
         ("host = '0.0.0.0'", "admin_token"),
         ("host = '::'", "admin_token"),
         ("host = 'example.org'", "admin_token"),

@@ -120,6 +120,13 @@ def test_what_avro_cannot_write_names_the_field() -> None:
             b'{"type":"record","name":"A","fields":[{"name":"a","type":{"type":"array","items":"null"}}]}',
             "take no bytes",
         ),
+        (
+            (
+                b'{"type":"record","name":"A","fields":[{"name":"a","type":["null","long",'
+                b'{"type":"long","logicalType":"timestamp-millis"}]}]}'
+            ),
+            "a union has 'long' twice",
+        ),
     ],
 )
 def test_an_avro_schema_that_cannot_be_used_says_why(text: bytes, said: str) -> None:

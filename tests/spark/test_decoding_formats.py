@@ -115,6 +115,15 @@ def decode_arrow(*payloads: bytes) -> Any:
     return form.decode(list(payloads), [b""] * len(payloads))
 
 
+def test_of_two_fields_of_one_name_in_an_arrow_struct_none_is_taken() -> None:
+    parts = [pa.array([1_700_000_000_123]), pa.array([0], pa.timestamp("us", "UTC"))]
+    twice = pa.StructArray.from_arrays(parts, names=["at", "at"])
+    form = ArrowFormat(pa.schema([("s", pa.struct([("at", pa.timestamp("us", "UTC"))]))]))
+    found = form.decode([ipc(pa.table({"s": twice}))], [b""])
+    assert found.columns[0].to_pylist() == [None]
+    assert "field 's' is struct<at: int64, at: timestamp" in found.misfits[0].reason
+
+
 def test_arrow_buffers_that_lie_are_found_before_anything_reads_them() -> None:
     good = ipc(pa.table({"s": ["abcd"]}))
     assert good.count(b"\0\0\0\0\x04\0\0\0") >= 1

@@ -152,6 +152,11 @@ def test_two_poisons_that_together_look_whole_do_not_shift_rows() -> None:
         (pa.string(), '"ä"', "ä"),
         (pa.decimal128(10, 2), "1.25", Decimal("1.25")),
         (pa.decimal128(10, 2), '"1.25"', Decimal("1.25")),
+        (pa.decimal128(10, 2), '"+1e1"', Decimal("10.00")),
+        (pa.decimal128(10, 2), '"1_000"', '{"a":"1_000"}'),
+        (pa.decimal128(10, 2), '" 1"', '{"a":" 1"}'),
+        (pa.decimal128(10, 2), '"\u0661"', '{"a":"\u0661"}'),
+        (pa.decimal128(10, 2), '"NaN"', '{"a":"NaN"}'),
         (pa.decimal128(10, 2), "0", Decimal("0.00")),
         (pa.decimal128(2, 2), "0", Decimal("0.00")),
         (pa.decimal128(10, 2), "1.255", '{"a":1.255}'),
@@ -173,6 +178,21 @@ def test_two_poisons_that_together_look_whole_do_not_shift_rows() -> None:
             datetime.datetime(2024, 1, 2, 3, 4, 5, 123456, UTC),
         ),
         (pa.timestamp("us", "UTC"), "1700000000", '{"a":1700000000}'),
+        (
+            pa.timestamp("us", "UTC"),
+            '"9999-12-31T23:59:59-00:01"',
+            '{"a":"9999-12-31T23:59:59-00:01"}',
+        ),
+        (
+            pa.list_(pa.timestamp("us", "UTC")),
+            '["0001-01-01T00:00:00+05:30"]',
+            '{"a":["0001-01-01T00:00:00+05:30"]}',
+        ),
+        (
+            pa.timestamp("us", "UTC"),
+            '"0001-01-01T05:30:00+05:30"',
+            datetime.datetime(1, 1, 1, tzinfo=UTC),
+        ),
         (pa.timestamp("us"), '"2024-01-02T03:04:05Z"', datetime.datetime(2024, 1, 2, 3, 4, 5)),
         (pa.binary(), '"aGk="', b"hi"),
         (pa.binary(), '"?"', '{"a":"?"}'),
@@ -195,6 +215,19 @@ def test_a_field_is_the_same_alone_and_beside_a_misfit(
     assert beside.columns[0][:1].to_pylist() == alone.columns[0].to_pylist()
     assert beside.misfits.get(0) == alone.misfits.get(0)
     assert alone.columns[0].type == kind
+
+
+def test_minus_zero_is_the_same_float_beside_a_map_and_with_a_decimal() -> None:
+    for more in (
+        (),
+        (("s", pa.struct([("t", pa.string())])),),
+        (("m", pa.map_(pa.string(), pa.int64())),),
+        (("d", pa.decimal128(5, 2)),),
+    ):
+        form = pa.schema([("a", pa.float64()), ("n", pa.int64()), *more])
+        found = decode(form, b'{"a":-0,"n":-0,"d":-0}', *([b"poison"] if more else []))
+        assert str(found.columns[0][0].as_py()) == "-0.0"
+        assert found.columns[1][0].as_py() == 0
 
 
 def test_random_documents_decode_to_the_same_rows_whole_and_one_by_one() -> None:

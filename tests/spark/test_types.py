@@ -29,6 +29,7 @@ from headrace.spark.decoding.jsons import JsonFormat
 from headrace.spark.sink.layout import Layout, check_types
 from headrace.spark.sink.options import ValueSchema
 from headrace.spark.sink.values import UnfitValue, encoder_of
+from portions import some
 
 from .conftest import Feed
 
@@ -67,6 +68,9 @@ SCHEMA = pa.schema(
         ),
     ]
 )
+IN_LISTS = pa.struct([one for one in SCHEMA if not pa.types.is_nested(one.type)])
+SCHEMA = SCHEMA.append(pa.field("deep", pa.list_(pa.struct([("of", IN_LISTS)]))))
+"""The last column has all types without parts twice nested."""
 
 
 EXACTLY = Context(prec=50)
@@ -85,39 +89,42 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 SINGLES = st.floats(width=32) | st.sampled_from([math.nan, math.inf, -math.inf, -0.0])
 DOUBLES = st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 5e-324])
 MOMENTS = st.datetimes()
+SIMPLE: dict[str, st.SearchStrategy[Any]] = {
+    name: st.none() | each
+    for name, each in {
+        "text": TEXTS,
+        "bytes": st.binary(),
+        "flag": st.booleans(),
+        "tiny": signed(8),
+        "small": signed(16),
+        "whole": signed(32),
+        "large": signed(64),
+        "single": SINGLES,
+        "double": DOUBLES,
+        "money": decimals(10, 2),
+        "exact": decimals(38, 18),
+        "day": st.dates(dt.date(1, 1, 1)),
+        "moment": MOMENTS.map(lambda each: each.replace(tzinfo=dt.UTC)),
+        "local": MOMENTS,
+    }.items()
+}
+PARTS = st.fixed_dictionaries({"single": st.none() | SINGLES, "text": st.none() | TEXTS})
 ROWS = st.fixed_dictionaries(
-    {
+    SIMPLE
+    | {
         name: st.none() | each
         for name, each in {
-            "text": TEXTS,
-            "bytes": st.binary(),
-            "flag": st.booleans(),
-            "tiny": signed(8),
-            "small": signed(16),
-            "whole": signed(32),
-            "large": signed(64),
-            "single": SINGLES,
-            "double": DOUBLES,
-            "money": decimals(10, 2),
-            "exact": decimals(38, 18),
-            "day": st.dates(dt.date(1, 1, 1)),
-            "moment": MOMENTS.map(lambda each: each.replace(tzinfo=dt.UTC)),
-            "local": MOMENTS,
             "numbers": st.lists(st.none() | DOUBLES, max_size=3),
             "amounts": st.dictionaries(TEXTS, st.none() | decimals(5, 1), max_size=3),
             "words": st.dictionaries(TEXTS, st.none() | signed(64), max_size=2),
             "nested": st.fixed_dictionaries(
                 {
                     "whole": st.none() | signed(32),
-                    "parts": st.none()
-                    | st.lists(
-                        st.none()
-                        | st.fixed_dictionaries(
-                            {"single": st.none() | SINGLES, "text": st.none() | TEXTS}
-                        ),
-                        max_size=2,
-                    ),
+                    "parts": st.none() | st.lists(st.none() | PARTS, max_size=2),
                 }
+            ),
+            "deep": st.lists(
+                st.fixed_dictionaries({"of": st.none() | st.fixed_dictionaries(SIMPLE)}), max_size=2
             ),
         }.items()
     }
@@ -268,15 +275,19 @@ def protobuf_of(schema: pa.Schema) -> bytes:
 
 
 WORDS = pa.field("words", pa.map_(pa.string(), pa.int64()))
+SCALARS = [
+    SCHEMA.field(name) for name in (
+        "text", "bytes", "flag", "tiny", "small", "whole", "large", "single", "double", "moment",
+    )
+]  # fmt: skip
 IN_PROTOBUF = pa.schema(
     [
-        *(SCHEMA.field(name) for name in (
-            "text", "bytes", "flag", "tiny", "small", "whole", "large", "single", "double", "moment",
-            "numbers", "nested",
-        )),
+        *SCALARS,
+        *(SCHEMA.field(name) for name in ("numbers", "nested")),
         WORDS,
+        pa.field("deep", pa.list_(pa.struct([("of", pa.struct(SCALARS))]))),
     ]
-)  # fmt: skip
+)
 COLUMNS_OF = {"json": SCHEMA, "arrow": SCHEMA, "avro": SCHEMA, "protobuf": IN_PROTOBUF}
 AVRO_TEXT = json.dumps(avro_of(SCHEMA)).encode()
 PROTOBUF_SET = protobuf_of(IN_PROTOBUF)
@@ -367,14 +378,24 @@ def their_reading(name: str, payload: bytes, row: Json, schema: pa.Schema) -> tu
         }
     make: Any = message_factory.GetMessageClass(protobufs.descriptor(PROTOBUF_SET, "p.Row"))
     message = make.FromString(payload)
-    scalars = [
-        one.name for one in schema if not pa.types.is_nested(one.type) and one.name != "moment"
-    ]
-    found = {each: getattr(message, each) if message.HasField(each) else None for each in scalars}
-    found["moment"] = message.moment.ToDatetime(dt.UTC) if message.HasField("moment") else None
+    found = scalars_of(message)
     found["words"] = sorted(message.words.items())
+    found["deep"] = [
+        {"of": scalars_of(one.of) if one.HasField("of") else None} for one in message.deep
+    ]
     expected = {each: row[each] for each in found}
-    return found, {**expected, "words": sorted(expected["words"] or ())}
+    expected["words"] = sorted(expected["words"] or ())
+    return found, {**expected, "deep": expected["deep"] or []}
+
+
+def scalars_of(message: Any) -> Json:
+    """The fields of a message of protobuf that have no parts, and its instant."""
+    found = {
+        one.name: getattr(message, one.name) if message.HasField(one.name) else None
+        for one in SCALARS
+    }
+    moment = found["moment"]
+    return {**found, "moment": None if moment is None else moment.ToDatetime(dt.UTC)}
 
 
 def numbers_alike(found: Any, expected: Any) -> Any:
@@ -441,7 +462,16 @@ def test_the_zone_of_the_session_never_enters_what_is_written(name: str) -> None
         )
         nested = pa.array([[{"at": each}] for each in micros], pa.list_(pa.struct([("at", at)])))
         keyed = pa.array([[("k", each)] for each in micros], pa.map_(pa.string(), at))
-        batch = pa.record_batch({"at": plain, "nested": nested, "keyed": keyed})
+        batch = pa.record_batch(
+            [plain, nested, keyed],
+            pa.schema(
+                [
+                    ("at", at),
+                    pa.field("nested", nested.type, nullable=False),  # as a column made by array(…)
+                    pa.field("keyed", keyed.type, nullable=False),
+                ]
+            ),
+        )
         layout = layout_for(name, batch.schema)
         payloads = encoder_of(layout, ZONED_SCHEMAS.get(name))(batch)
         assert [each for each in payloads if isinstance(each, UnfitValue)] == []
@@ -541,57 +571,63 @@ def test_every_type_is_written_and_read_back_equal_in_every_zone(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     feed = make_feed()
-    rows = generated(100)
+    rows = generated(50)
+    last = 0
     (tmp_path / "row.desc").write_bytes(PROTOBUF_SET)
     protobuf = {"descFilePath": str(tmp_path / "row.desc"), "messageName": "p.Row"}
     schemas = {"avro": {"avroSchema": AVRO_TEXT.decode()}, "protobuf": protobuf}
-    written: set[tuple[bytes, ...]] = set()
+    written: dict[str, set[tuple[bytes, ...]]] = {}
     before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     try:
-        for zone, others in zip(ZONES, (["arrow"], ["avro"], ["protobuf"], [], []), strict=True):
+        for zone, name in some(itertools.product(ZONES, COLUMNS_OF), 3):
             spark.conf.set("spark.sql.session.timeZone", zone)
-            for name in ("json", *others):
-                columns = COLUMNS_OF[name]
-                whole = pa.Table.from_pylist(rows, columns).to_pylist()
-                held = [row for row in whole if is_held(name, row)]
-                plain = pa.Table.from_pylist(held, columns)
-                table = with_numbers(plain)
-                kinds = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
-                df = spark.createDataFrame(table, kinds).coalesce(1)
-                df = df.withColumn("moment", functions.timestamp_micros("moment"))
-                subject = f"{feed.name}.{name}.{zone.partition('/')[2] or zone}"
-                options = {"servers": feed.url, "valueFormat": name, **schemas.get(name, {})}
-                writer = df.write.format("jetstream").mode("append").options(**options)
-                writer.option("subject", subject).save(feed.name)
-                ddl = ", ".join(
-                    f"{one.name} {one.dataType.simpleString()}" for one in df.schema.fields
+            columns = COLUMNS_OF[name]
+            whole = pa.Table.from_pylist(rows, columns).to_pylist()
+            held = [row for row in whole if is_held(name, row)]
+            simple = [one.name for one in columns if not pa.types.is_nested(one.type)]
+            for row in held:
+                row["deep"] = [{"of": {one: row[one] for one in simple}}]
+            plain = pa.Table.from_pylist(held, columns)
+            table = with_numbers(plain).drop(["deep"])
+            kinds = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+            df = spark.createDataFrame(table, kinds).coalesce(1)
+            df = df.withColumn("moment", functions.timestamp_micros("moment"))
+            of = functions.struct(*simple).alias("of")
+            df = df.withColumn("deep", functions.array(functions.struct(of)))
+            subject = f"{feed.name}.{name}.{zone.partition('/')[2] or zone}"
+            options = {"servers": feed.url, "valueFormat": name, **schemas.get(name, {})}
+            writer = df.write.format("jetstream").mode("append").options(**options)
+            writer.option("subject", subject).save(feed.name)
+            ddl = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in df.schema.fields)
+            reader = spark.read.format("jetstream").options(**options, mode="failfast")
+            found = reader.option("subjects", subject).schema(f"{ddl}, sequence bigint")
+            expected = [
+                {one.name: read_as(name, row[one.name], one.type) for one in columns}
+                for row in plain.to_pylist()
+            ]
+            back = of_spark(found.load(feed.name), columns)
+            if name == "protobuf":  # whose maps have no order
+                for each in (*back, *expected):
+                    each["words"] = sorted(each["words"])
+            assert differences(back, expected) == [], (
+                name,
+                zone,
+            )
+            first, last = last + 1, last + len(held)
+            stored = [each.payload for each in feed.stored(range(first, last + 1))]
+            written.setdefault(name, set()).add(tuple(stored))
+            if name == "json":
+                raw = spark.read.format("jetstream").option("servers", feed.url)
+                texts = raw.option("subjects", subject).load(feed.name)
+                theirs = texts.selectExpr(
+                    f"from_json(cast(data as string), '{ddl}') AS v", "sequence"
                 )
-                reader = spark.read.format("jetstream").options(**options, mode="failfast")
-                found = reader.option("subjects", subject).schema(f"{ddl}, sequence bigint")
-                expected = [
-                    {one.name: read_as(name, row[one.name], one.type) for one in columns}
-                    for row in plain.to_pylist()
-                ]
-                back = of_spark(found.load(feed.name), columns)
-                if name == "protobuf":  # whose maps have no order
-                    for each in (*back, *expected):
-                        each["words"] = sorted(each["words"])
-                assert differences(back, expected) == [], (
-                    name,
-                    zone,
-                )
-                if name == "json":
-                    raw = spark.read.format("jetstream").option("servers", feed.url)
-                    texts = raw.option("subjects", subject).load(feed.name)
-                    written.add(tuple(row.data for row in texts.orderBy("sequence").collect()))
-                    theirs = texts.selectExpr(
-                        f"from_json(cast(data as string), '{ddl}') AS v", "sequence"
-                    )
-                    spark_s = theirs.select("v.*", "sequence")
-                    assert differences(of_spark(spark_s, columns), expected) == [], zone
+                spark_s = theirs.select("v.*", "sequence")
+                assert differences(of_spark(spark_s, columns), expected) == [], zone
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
-    assert len(written) == 1
+    assert {name: len(each) for name, each in written.items()} == dict.fromkeys(written, 1)
+    assert set(written) == set(COLUMNS_OF)
 
 
 def with_numbers(table: pa.Table) -> pa.Table:

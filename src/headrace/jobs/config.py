@@ -397,6 +397,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             value = getattr(self, name)
             if not value or not value.isascii() or not value.isprintable():
                 raise ConfigurationError(f"{name}: printable ASCII")
+        token = self.admin_token
+        if not token.isascii() or not token.isprintable() or token != token.strip():
+            raise ConfigurationError("admin_token: printable ASCII, without blanks at its ends")
         if self.retry_delays_seconds is not None:
             RetryPolicy(delays_s=self.retry_delays_seconds).check()
         if not self.is_loopback() and not self.admin_token and not self.insecure:

@@ -6,6 +6,7 @@ A value fits if what is read back is equal. fastavro would round it, cut it, or 
 from __future__ import annotations
 
 import datetime as dt
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -35,6 +36,7 @@ from .errors import UnfitError
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LOCAL_EPOCH: Final = dt.datetime(1970, 1, 1)
 _EPOCH_DAY: Final = _LOCAL_EPOCH.toordinal()
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def fitter(schema: AvroSchema) -> Convert:
@@ -362,7 +364,11 @@ def _time(logical: str, unit: int) -> Convert:
 
 
 def _uuid(value: Any) -> str:
-    return str(value) if isinstance(value, uuid.UUID) else _text(value)
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, str) and _UUID.fullmatch(value):
+        return value
+    raise unfit(value, "uuid")
 
 
 def _decimal(node: Any) -> Convert:

@@ -171,6 +171,10 @@ class AvroSchema:
 
     def _without_logical_types(self, schema: Any) -> Any:
         if isinstance(schema, list):
+            names = list(map(_branch_name, schema))
+            twice = next((one for one in names if names.count(one) > 1), None)
+            if twice is not None:  # of which of the two a value is could not be told
+                raise UnfitError(f"a union has {twice!r} twice")
             made = [self._without_logical_types(one) for one in schema]
             if sum(one != NULL for one in map(_kind, schema)) < 2:
                 return made
@@ -257,6 +261,14 @@ def _kind(schema: Any) -> str:
     """The type of a part that is no union."""
     found = schema["type"] if isinstance(schema, dict) else schema
     return _kind(found) if isinstance(found, dict) else str(found)
+
+
+def _branch_name(schema: Any) -> str:
+    """``name_of`` of a part as it stands in a schema."""
+    if not isinstance(schema, dict):
+        return "union" if isinstance(schema, list) else str(schema)
+    kind = schema["type"]
+    return _branch_name(kind) if isinstance(kind, list | dict) else name_of(schema)
 
 
 def name_of(node: Any) -> str:

@@ -132,6 +132,15 @@ async def test_text_in_metadata_arrives_and_what_no_header_carries_is_refused(cl
             await said(client, "publish_batch", "c", batch, **PUBLISHER)
 
 
+@pytest.mark.parametrize("token", ["a\ud800", "a\n", "a\0b", " a"])
+async def test_an_admin_token_that_no_header_carries_is_refused_where_it_is_given(
+    token: str,
+) -> None:
+    for made in (AsyncJobsClient, JobsClient):
+        with pytest.raises(JobsError, match=r"admin_token has .* which no header carries"):
+            made("http://127.0.0.1:8080", admin_token=token)
+
+
 async def test_the_queue_can_be_named_in_each_call(client: Any) -> None:
     named = ("c", "k", Tokens(**TOKENS))
     for number in range(4):

@@ -123,6 +123,20 @@ def test_a_query_that_ran_begins_behind_its_checkpoint_and_a_reset_one_where_it_
     assert (found.first, found.messages, found.because) == (3, 8, "it is new: sequence 3")
 
 
+def test_a_checkpoint_that_cannot_be_read_is_told_and_not_taken_for_a_new_query(
+    write: Callable[..., Path], url: str, stream: str
+) -> None:
+    declared = read(write(ORDERS.replace('"ORDERS"', f'"{stream}", servers = "{url}"')))
+    folder = Path(checkpoint_of(declared, "out").current().path)
+    offset = {"epoch": "", "seq": 2**63, "v": 1}
+    for name, text in (("offsets", f"v1\n{{}}\n{json.dumps(offset)}"), ("commits", "v1\n{}")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0").write_text(text)
+    (found,) = explain(declared)
+    assert f"no stream has one beyond {2**63 - 1}" in found.error
+    assert (found.first, found.because) == (None, "")
+
+
 def test_a_stream_or_server_that_is_not_there_is_told_in_its_row(
     write: Callable[..., Path], url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,12 +53,14 @@ class Settings:
     connections: int
     tls: ssl.SSLContext | None = field(default=None, repr=False)
 
-    def headers(self) -> dict[str, str]:
-        """The headers of every request."""
-        headers = {"Accept": "application/json"}
-        return headers | (
-            {"Authorization": f"Bearer {self.admin_token}"} if self.admin_token else {}
-        )
+    def headers(self) -> dict[bytes, bytes]:
+        """The headers of every request, as they are sent. Raises JobsError (400): no header carries the
+        token."""
+        headers = {b"Accept": b"application/json"}
+        if self.admin_token:
+            token = ids.check_header("admin_token", self.admin_token, "admin_token")
+            headers[b"Authorization"] = b"Bearer " + token.encode()
+        return headers
 
     def trust(self) -> ssl.SSLContext | bool:
         """Whose certificates to trust, as httpx takes it: True, the authorities of this machine, is read by

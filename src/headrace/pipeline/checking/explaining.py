@@ -94,7 +94,11 @@ def _of_source(declared: Declared, sink: Sink, source: Source) -> Iterator[Reads
         return
     try:
         for each in options.each():
-            read_up_to = done[each.stream].sequence if each.stream in done else 0
+            known = done.get(each.stream)
+            if known is not None and known.error:  # of its checkpoint, perhaps: it is not new
+                yield _with(blank, each.stream, error=known.error)
+                continue
+            read_up_to = known.sequence if known is not None else 0
             try:
                 found = _of_stream(each, Control(link, each.stream), read_up_to, source.streaming)
                 yield _with(blank, each.stream, **found)

@@ -132,9 +132,15 @@ def _holds(source: pa.DataType, kind: pa.DataType) -> bool:
     if types.is_dictionary(source):
         return _holds(source.value_type, kind)
     if types.is_struct(kind):
-        there = {one.name: one.type for one in source} if types.is_struct(source) else None
-        return there is not None and all(
-            _holds(there[one.name], one.type) for one in kind if one.name in there
+        if not types.is_struct(source):
+            return False
+        names = [one.name for one in source]
+        there = {one.name: one.type for one in source}
+        # Of two fields of one name a cast takes the first.
+        return all(
+            names.count(one.name) == 1 and _holds(there[one.name], one.type)
+            for one in kind
+            if one.name in there
         )
     if types.is_map(kind):
         return (

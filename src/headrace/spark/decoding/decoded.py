@@ -135,7 +135,7 @@ DecodeOne: TypeAlias = Callable[[bytes, bytes], Mapping[str, Any]]
 
 
 class Unfit:
-    """Stands where a column has no value, and says why."""
+    """Stands where a column has no value, and says why; nothing, if its type says all."""
 
     __slots__ = ("reason",)
 
@@ -212,15 +212,16 @@ class Rows:
         except _refusals():
             fitted: list[pa.Array] = []
         for number, value in enumerate(values):
-            why = value.reason if isinstance(value, Unfit) else ""
-            if not why:
+            if isinstance(value, Unfit):
+                why = value.reason
+            else:
                 try:
                     fitted.append(pa.array([value], field.type))
                     continue
                 except _refusals() as error:
                     why = str(error)
             fitted.append(pa.nulls(1, field.type))
-            reason = f"field {field.name!r} is no {field.type}: {why}"
+            reason = f"field {field.name!r} is no {field.type}" + (f": {why}" if why else "")
             misfits.setdefault(number, misfit(payloads[number], reason))
         return pa.concat_arrays(fitted)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...schemas.errors import UnfitError
 from .decoded import Decoded, Misfit, shown
-from .values import Constant, Fit, fit_for
+from .values import Constant, Fit, MinusZero, fit_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +40,7 @@ class JsonFormat:
         self._readable = _readable(schema)
         self._fits: list[tuple[str, Fit]] = [(field.name, fit_for(field.type)) for field in schema]
         self._has_floats = any(_has(pa.types.is_floating, field.type) for field in schema)
+        self._has_times = any(_has(pa.types.is_timestamp, field.type) for field in schema)
         self._texts = {
             field.name: field.type for field in schema if _has(pa.types.is_string, field.type)
         }
@@ -100,8 +101,8 @@ class JsonFormat:
             )
             if table.num_rows != len(payloads):
                 return None
-            if self._has_floats and any(map(_has_infinity, table.columns)):
-                return None  # of 1e400 it makes infinity
+            if (self._has_floats or self._has_times) and any(map(_is_odd, table.columns)):
+                return None
             if self._readable is not self._schema:
                 table = table.cast(self._schema)
         except pa.ArrowInvalid:
@@ -126,7 +127,8 @@ class JsonFormat:
     def _decode_one(self, payload: bytes) -> tuple[list[Any], Misfit | None]:
         try:
             text = payload.decode()
-            found = _loads(text, self._how)
+            has_minus_zero = self._has_floats and _MINUS_ZERO.search(text)
+            found = _loads(text, _OF_ANY_NUMBER if has_minus_zero else self._how)
         except RecursionError:
             found = self._wanted(payload)
         except ValueError:
@@ -236,6 +238,8 @@ def _loads(text: str, how: json.JSONDecoder) -> Any:
 
 
 def _number(text: str) -> int | Decimal:
+    if text == "-0":
+        return MinusZero()
     try:
         return int(text)
     except ValueError:  # no whole number, or one of very many digits
@@ -246,6 +250,7 @@ def _number(text: str) -> int | Decimal:
         return Decimal("Infinity" if float(text) else 0)
 
 
+_MINUS_ZERO: Final = re.compile(r"-0[^0-9.]")
 _QUICK: Final = json.JSONDecoder(parse_constant=Constant)
 _EXACT: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=Constant)
 _OF_ANY_NUMBER: Final = json.JSONDecoder(
@@ -257,7 +262,7 @@ _TOO_DEEP: Final = object()
 
 def _or_too_deep(text: str) -> Any:
     try:
-        return _loads(text, _EXACT)
+        return _OF_ANY_NUMBER.decode(text)
     except RecursionError:
         return _TOO_DEEP  # fits nothing
 
@@ -307,7 +312,7 @@ def _with_text(text: str, kind: pa.DataType) -> Any:
         return [_with_text(part, kind.value_type) for part in _parts(text) if part]
     if types.is_map(kind) and text[:1] == "{":
         return {key: _with_text(part, kind.item_type) for key, part in _members(text).items()}
-    return _loads(text, _EXACT)
+    return _OF_ANY_NUMBER.decode(text)
 
 
 def _all_objects(payloads: pa.BinaryArray) -> bool:
@@ -371,16 +376,24 @@ def _has(is_one: Callable[[Any], bool], kind: pa.DataType) -> bool:
     return is_one(kind) or any(_has(is_one, kind.field(at).type) for at in range(kind.num_fields))
 
 
-def _has_infinity(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether there is one in it, however deep."""
+_FIRST_MICRO: Final = -62_135_596_800_000_000
+_LAST_MICRO: Final = 253_402_300_799_999_999
+
+
+def _is_odd(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether there is in it, however deep, what Arrow's reader makes of values that fit nothing: infinity of
+    1e400, and times beyond the years 1 to 9999, to which a zone may lead."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kind = column.type
     if pa.types.is_floating(kind):
         return bool(pc.any(pc.is_inf(column)).as_py())
+    if pa.types.is_timestamp(kind):
+        least, most = pc.min_max(column.cast(pa.int64())).as_py().values()
+        return least is not None and (least < _FIRST_MICRO or most > _LAST_MICRO)
     if pa.types.is_struct(kind):
-        return any(map(_has_infinity, column.flatten()))
+        return any(map(_is_odd, column.flatten()))
     if pa.types.is_list(kind):
-        return _has_infinity(pc.list_flatten(column))
+        return _is_odd(pc.list_flatten(column))
     return False

@@ -297,7 +297,8 @@ def _converter(field: Any, kind: pa.DataType) -> Callable[[Any], Any] | None:
     if field.enum_type is not None:
         if pa.types.is_integer(kind):
             return None
-        names = {value.number: value.name for value in field.enum_type.values}
+        # Of several names of a number it is the first, as in protobuf's JSON.
+        names = {value.number: value.name for value in reversed(field.enum_type.values)}
         if pa.types.is_string(kind):
             return lambda number: names.get(number, str(number))
         return fails(f"an enum is no {kind}")

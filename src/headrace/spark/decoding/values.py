@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -26,6 +27,13 @@ Fit: TypeAlias = Callable[[Any], Any]
 
 class Constant(float):
     """A number of a document that says that it is none, or infinite."""
+
+
+class MinusZero(int):
+    """The whole number -0, which has its sign as a float only."""
+
+    def __float__(self) -> float:
+        return -0.0
 
 
 def fit_for(kind: pa.DataType) -> Fit:
@@ -132,10 +140,15 @@ def _single(value: Any) -> float:
     return made
 
 
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     """Only what is exact: rounding money silently is nobody's wish."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise UnfitError
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        raise UnfitError  # Python takes 1_000 for a number, too
     try:
         number = Decimal(value)
         _, digits, exponent = number.normalize(EXACTLY).as_tuple()
@@ -189,6 +202,11 @@ def _local_timestamp(value: Any) -> datetime:
     return _timestamp(value).replace(tzinfo=None)
 
 
+def _as_bytes(value: str | bytes) -> bytes:
+    """Text as bytes; protobuf has bytes where text of proto2 is no UTF-8."""
+    return value if isinstance(value, bytes) else value.encode()
+
+
 def taker(source: str, kind: pa.DataType) -> Fit | None:
     """A function that makes of a format's value one that Arrow takes for ``kind`` as it is, or not at all.
 
@@ -216,6 +234,6 @@ def taker(source: str, kind: pa.DataType) -> Fit | None:
         return None if types.is_binary(kind) else fails(f"bytes are no {kind}")
     if source == "string" and not types.is_nested(kind):
         if types.is_binary(kind):
-            return str.encode
+            return _as_bytes
         return None if types.is_string(kind) else _fit_for(kind)
     return fails(f"{source} is no {kind}")

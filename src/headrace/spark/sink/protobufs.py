@@ -29,6 +29,7 @@ def encoder(schema: ValueSchema, columns: Iterable[str]) -> Callable[[Mapping[st
         kind = descriptor(schema.text, schema.message)
     except ConfigurationError as error:
         raise ACCEPTED.error(str(error).removeprefix("jetstream source: ")) from None
+    from google.protobuf import message as messages
     from google.protobuf import message_factory
 
     missing = [name for name in columns if name not in kind.fields_by_name]
@@ -44,7 +45,10 @@ def encoder(schema: ValueSchema, columns: Iterable[str]) -> Callable[[Mapping[st
     def encode(row: Mapping[str, Any]) -> bytes:
         message = make()
         fill(message, row)
-        made: bytes = front + message.SerializeToString(deterministic=True)
+        try:
+            made: bytes = front + message.SerializeToString(deterministic=True)
+        except messages.EncodeError as error:  # proto2 has fields that must be set
+            raise ValueError(str(error)) from None
         return made
 
     return encode

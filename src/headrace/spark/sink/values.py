@@ -127,7 +127,10 @@ def _values(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     if kinds == values.schema.types:
         return values
     columns = [column.cast(kind) for column, kind in zip(values.columns, kinds, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, names=values.schema.names)
+    fields = [field.with_type(kind) for field, kind in zip(values.schema, kinds, strict=True)]
+    # What else the schema says is written, too, and must be the same in every zone.
+    schema = pa.schema(fields, values.schema.metadata)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
