@@ -1,4 +1,5 @@
 // hook.mjs
+// WEBHOOK_SECRET=whsec_… node hook.mjs
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
 

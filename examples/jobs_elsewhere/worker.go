@@ -1,4 +1,5 @@
 // worker.go
+// JOBS_URL=http://127.0.0.1:8080 CHANNEL_TOKEN=orders-token CONSUMER_TOKEN=mailer-token go run worker.go
 package main
 
 import (

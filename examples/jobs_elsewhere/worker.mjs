@@ -1,4 +1,5 @@
 // worker.mjs
+// CHANNEL_TOKEN=orders-token CONSUMER_TOKEN=mailer-token node worker.mjs
 const url = process.env.JOBS_URL ?? "http://127.0.0.1:8080";
 const queue = `${url}/v2/channel/orders/consumer/mailer/jobs`;
 const headers = {
