@@ -21,7 +21,11 @@ from jetstream_world import Client, Received, World
 
 BIG = 1 << 40
 GONE = ("X", "Y")
-"""Streams that were deleted; ``Y`` was made anew afterwards under that name and deleted again."""
+"""Streams that were deleted once they had held messages; ``Y`` was made anew afterwards under that name and
+deleted again."""
+
+EMPTY = ("E", "Z")
+"""Streams without a message, hence without files; the second one was deleted."""
 
 
 @dataclass
@@ -71,18 +75,22 @@ def owed(consumer: Consumer) -> set[int]:
     return found
 
 
-def made(*, clean: bool, long: bool = False) -> Known:
-    """A broker that has done some work; ``long`` is enough of it for journals to be rewritten."""
+def made(*, clean: bool, long: bool = False, empty: bool = True) -> Known:
+    """A broker that has done some work; ``long`` is enough of it for journals to be rewritten, with ``empty``
+    there are streams that never held a message."""
     fs = FaultFS()
     known = Known(fs)
     world = World(open_store(fs))
     client = world.client()
     _streams(client)
+    for name in EMPTY if empty else ():
+        client.stream(name)
+        client.consumer("D", name)
     rng = random.Random(8)
     for turn in range(12):
         _work(known, client, rng)
         if turn == 4:
-            for name in GONE:
+            for name in (*GONE, *EMPTY[1:]):
                 client.api(f"STREAM.DELETE.{name}")
             client.stream("Y")
             client.consumer("C", "Y", deliver_policy="new")
@@ -326,7 +334,7 @@ def _check_bytes(known: Known, name: str, message: Received) -> None:
 def check_names(world: World, names: list[str]) -> None:
     """Every name can be deleted and made anew."""
     client = world.client()
-    for name in (*names, *GONE):
+    for name in dict.fromkeys((*names, *GONE, *EMPTY)):
         if name in names:
             assert client.api(f"STREAM.DELETE.{name}").get("success"), name
         answer = client.stream(name, subjects=[f"new.{name}.>"])

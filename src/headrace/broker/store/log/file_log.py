@@ -79,6 +79,7 @@ class FileLog(StreamLog):
         unrecorded: Sequence[tuple[int, int]] = (),
         copies: RemovalCopies | None = None,
         last_serial: int,
+        is_placed: bool = True,
     ) -> None:
         super().__init__(name, segments[-1], cache.mark_dirty)
         self.directory = directory
@@ -109,7 +110,9 @@ class FileLog(StreamLog):
         self._relog = [*unrecorded]  # removals to be recorded, though nothing is removed
         self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
         self._copies = copies or RemovalCopies(directory)
-        self.clean = segments[-1].durable and not unrecorded
+        self.is_placed = is_placed
+        """Whether it has a directory, or will have by the flush under way: what is written first makes it."""
+        self.clean = (segments[-1].durable or not is_placed) and not unrecorded
         self.retarget()
         if not segments[-1].durable:
             self._opened.append(segments[-1])
@@ -286,14 +289,19 @@ class FileLog(StreamLog):
             self._state(encode_commit(self.durable_seq, durable_end, self._salt))
             self._marked = self._end
         self._cut()
+        part = self.removals.begin_part()
+        part.tail, part.end = self.segments[-1], self._end
+        if not self.is_placed:
+            if not self._writes:
+                return part
+            self.is_placed = part.made = True
+            work.directories.append(self.directory)
         if self._chunk.nbytes >= _CHUNK_BYTES:
             self.segments[-1].live_counts()  # now and then some, rather than all when asked for
             self._open_chunk(self.segments[-1])
             self.retarget()
-        part = self.removals.begin_part()
         part.opened, self._opened = self._opened, []
         part.sealed, self._sealed = self._sealed, []
-        part.tail, part.end = self.segments[-1], self._end
         part.ranges, part.relog = ranges, relog
         part.holes, self._holes = self._holes, []
         work.writes += self._writes
@@ -336,6 +344,8 @@ class FileLog(StreamLog):
         buffers = parts[self._staged_parts :] if self._staged_parts else parts[:]
         messages = bool(buffers)
         buffers += self._statements
+        if not buffers and not self.is_placed:
+            return
         header = None
         if self._opened and self._opened[-1] is tail and self._write_from == HEADER_BYTES:
             header = self._header(tail)
@@ -400,6 +410,7 @@ class FileLog(StreamLog):
         """Take back everything that is not on disk; see ``Removals.fail``."""
         self._copies.forget()
         self._relog[:0] = [pair for part in self.removals.inflight for pair in part.relog]
+        self.is_placed &= not any(part.made for part in self.removals.inflight)
         self.removals.fail()
         self.clean = True  # nothing of it is staged any more: the next change has to say so again
         self._holes = []
@@ -412,6 +423,8 @@ class FileLog(StreamLog):
         self._statements, self._writes = [], []
         self._cut_bytes = 0
         self._opened, self._sealed, self._cut_tail = [], [], True
+        if not tail.durable:
+            self._opened.append(tail)
         self.retarget()
 
     def _retire(self, segment: Segment) -> None:
@@ -506,8 +519,10 @@ def new_log(
     serial: int = 1,
     last_seq: int = 0,
     missing: Sequence[tuple[int, int]] = (),
+    is_placed: bool = False,
 ) -> FileLog:
-    """An empty stream; its first segment is created by the next flush."""
+    """An empty stream. Its first segment is created by the next flush; where it has no directory, by the
+    first one that has something for it, which makes that."""
     segment = Segment(serial, last_seq + 1, salt=cache.salt(), path=segment_path(directory, serial))
     segment.bare = True
     return FileLog(
@@ -521,4 +536,5 @@ def new_log(
         jump=last_seq > 0,
         missing=missing,
         last_serial=serial,
+        is_placed=is_placed,
     )

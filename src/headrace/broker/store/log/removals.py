@@ -41,6 +41,7 @@ class Part(msgspec.Struct, eq=False):
     sealed: list[Segment] = msgspec.field(default_factory=list)  # … and finishes
     tail: Segment | None = None  # … and the tail, with the removals recorded in it
     end: int = 0  # … up to where
+    made: bool = False  # … and the stream's directory, which it makes
     ranges: list[tuple[int, int]] = msgspec.field(default_factory=list)
     relog: list[tuple[int, int]] = msgspec.field(
         default_factory=list

@@ -9,10 +9,11 @@ each engine that has staged something takes part in the next flush (``Commits``)
 acknowledgement that left with another account's flush would not know that the flush had failed.
 
 ``Turns`` are the turns of the loop that the engines of one storage share; ``PacedCalls`` makes calls one
-in each of them. Making or removing a directory takes the loop a fraction of a millisecond to stage, and
-the disk two syncs to commit. Whoever sends thousands of such calls would have a commit of seconds, which
-everybody's acknowledgements wait for. So the calls beyond a few wait for the next commit, in the order
-they came, and their clients with them: what a client says behind such a call is handled behind it.
+in each of them. Removing a directory, or making one for a restore, takes the loop a fraction of a
+millisecond to stage, and the disk two syncs to commit. Whoever sends thousands of such calls would have a
+commit of seconds, which everybody's acknowledgements wait for. So the calls beyond a few wait for the next
+commit, in the order they came, and their clients with them: what a client says behind such a call is
+handled behind it.
 """
 
 from __future__ import annotations
