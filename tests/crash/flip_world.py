@@ -14,8 +14,9 @@ from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.engine.registry import Registry
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import FILE_HEADER_BYTES, decode_file_header
-from headrace.broker.store.format.record import CRC_BYTES, HEAD, MARK, U32, scan
+from headrace.broker.store.format.record import CRC_BYTES, HEAD, HEAD_BYTES, MARK, U32, scan
 from headrace.broker.store.meta.journal import MAGIC
+from headrace.broker.store.meta.meta import UNSETTLED
 from headrace.message import StoredMessage
 from jetstream_world import Client, Received, World
 
@@ -134,6 +135,9 @@ def _unstamped(data: bytes) -> bytes:
     _, salt = decode_file_header(MAGIC, data, "") or (0, 0)
     parts = [data[:FILE_HEADER_BYTES]]
     for item in scan(data, FILE_HEADER_BYTES, len(data), salt):
+        at = item.offset + HEAD_BYTES
+        if data[at : at + item.subject_len].startswith(UNSETTLED.encode()):
+            continue  # there were none
         head = HEAD.pack(item.size, MARK, item.kind, 0, item.sequence, 0, item.subject_len)
         body = head + data[item.offset + len(head) : item.offset + item.size - CRC_BYTES]
         parts.append(body + U32.pack(crc32(body, salt)))

@@ -63,7 +63,7 @@ def batch(nbytes: int = 10, **work: Any) -> Batch:
 
 
 def write(path: str, header: bytes | None = None, *, truncate: bool = False) -> SegmentWrite:
-    return SegmentWrite(path, 0, [], header=header, truncate=truncate, messages=True, ceiling=0)
+    return SegmentWrite(path, 0, [], 0, header=header, truncate=truncate, messages=True, ceiling=0)
 
 
 class Watched(Committer):

@@ -331,5 +331,9 @@ def _by_path(group: list[Work]) -> dict[str, list[SegmentWrite]]:
     writes: dict[str, list[SegmentWrite]] = {}
     for work in group:
         for write in work.writes:
-            writes.setdefault(write.path, []).append(write)
+            before = writes.get(write.path)
+            if before is None:
+                writes[write.path] = [write]
+            else:
+                before.append(write)
     return writes

@@ -311,8 +311,13 @@ class Watermark(NamedTuple):
     end: int
 
     def encode(self) -> bytes:
-        body = _LAYOUT.pack(*self)
-        return body + _U32.pack(crc32(body))
+        return encode_watermark(*self)
+
+
+def encode_watermark(sequence: int, serial: int, end: int) -> bytes:
+    """The content of a watermark's file."""
+    body = _LAYOUT.pack(sequence, serial, end)
+    return body + _U32.pack(crc32(body))
 
 
 def decode_watermark(data: bytes) -> tuple[Watermark, bool]:

@@ -15,13 +15,13 @@ from ..commit.commit import Chore
 from ..commit.segment_files import SegmentWrite
 from ..commit.writer import Work
 from ..format.record import (
-    Watermark,
     encode_commit,
     encode_message,
     encode_open,
     encode_removals,
     encode_run,
     encode_skip,
+    encode_watermark,
     flagged,
     records_bytes,
 )
@@ -83,6 +83,7 @@ class FileLog(StreamLog):
     ) -> None:
         super().__init__(name, segments[-1], cache.mark_dirty)
         self.directory = directory
+        self._mark_path = directory + "/watermark"
         self._cache = cache
         self.decode = RecordReader(self, cache).decode
         self.segments = segments
@@ -282,7 +283,9 @@ class FileLog(StreamLog):
     def stage(self, work: Work) -> Part:
         """Turn what changed since the last flush into writes; what to do once they are durable."""
         self.clean = True
-        relog, self._relog = self._relog, []
+        relog = self._relog
+        if relog:
+            self._relog = []
         ranges = self._state_removals(relog, work)
         if self._end - self._marked >= _COMMIT_EVERY:
             durable_end = self._durable_end if self.segments[-1].durable else 0
@@ -300,15 +303,18 @@ class FileLog(StreamLog):
             self.segments[-1].live_counts()  # now and then some, rather than all when asked for
             self._open_chunk(self.segments[-1])
             self.retarget()
-        part.opened, self._opened = self._opened, []
-        part.sealed, self._sealed = self._sealed, []
-        part.ranges, part.relog = ranges, relog
-        part.holes, self._holes = self._holes, []
+        if self._opened or self._sealed:
+            part.opened, self._opened = self._opened, []
+            part.sealed, self._sealed = self._sealed, []
+        if ranges:
+            part.ranges, part.relog = ranges, relog
+        if self._holes:
+            part.holes, self._holes = self._holes, []
         work.writes += self._writes
-        self._writes = []
+        self._writes.clear()
         self._cut_bytes = 0
-        mark = Watermark(self.last_seq, self.segments[-1].serial, self._end)
-        work.marks.append((self.directory + "/watermark", mark.encode()))
+        mark = encode_watermark(self.last_seq, part.tail.serial, self._end)
+        work.marks.append((self._mark_path, mark))
         return part
 
     def _state(self, record: bytes) -> None:
@@ -318,7 +324,7 @@ class FileLog(StreamLog):
     def _state_removals(self, relog: list[tuple[int, int]], work: Work) -> list[tuple[int, int]]:
         removals = self.removals
         if not (relog or removals.removed or removals.died) and self.first <= removals.floor:
-            return []
+            return relog
         ranges = ranges_of_each(
             [sequence for sequence in self.removals.removed if sequence >= self.first]
         )
@@ -351,19 +357,18 @@ class FileLog(StreamLog):
             header = self._header(tail)
         if not buffers and header is None:
             return
-        write = SegmentWrite(
-            *(tail.path, self._write_from, buffers),
-            header=header,
-            truncate=self._cut_tail,
-            messages=messages,
-            ceiling=self._cache.segment_bytes,
+        nbytes = self._end - self._write_from
+        where, ceiling = self._write_from, self._cache.segment_bytes
+        self._writes.append(
+            SegmentWrite(
+                tail.path, where, buffers, nbytes, header, self._cut_tail, messages, ceiling
+            )
         )
-        self._writes.append(write)
-        self._cut_bytes += self._end - self._write_from
-        self._cache.recent.grow(self._chunk, self._end - self._write_from)
+        self._cut_bytes += nbytes
+        self._cache.recent.grow(self._chunk, nbytes)
         self._staged_parts = len(parts)
         self._write_from = self._end
-        self._statements = []
+        self._statements.clear()
         self._cut_tail = False
 
     def _header(self, tail: Segment) -> bytes:
@@ -380,7 +385,7 @@ class FileLog(StreamLog):
             self.durable_seq = self.removals.inflight.popleft().last_seq
             return  # its files are gone, and their paths may belong to a stream of the same name
         self._durable_end = part.end
-        if part.tail is not None:
+        if part.ranges and part.tail is not None:
             note_removals(part.tail.removals, part.ranges)
         for segment in part.opened:
             segment.durable = True

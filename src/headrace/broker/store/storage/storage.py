@@ -492,7 +492,7 @@ class FileStorage:
         for log in staged.dirty:
             flight.parts.append((log, log.stage(work)))
         work.meta = self.meta.take()
-        batch.nbytes = sum([sum(map(len, write.buffers)) for write in work.writes])
+        batch.nbytes = sum([write.nbytes for write in work.writes])
         self._pending_bytes += batch.nbytes
 
     def _succeed(self, flight: Flight) -> None:

@@ -19,7 +19,7 @@ handled behind it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -33,6 +33,7 @@ from ...ports import Bus, Origin, Storage, Timer, Timers
 
 DIRECTORIES_PER_COMMIT: Final = 8
 _DUPLICATE: Final = b',"duplicate":true'
+_NO_EXTRAS: Final[Mapping[int, bytes]] = {}
 _SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without forcing a commit
 
 
@@ -166,13 +167,15 @@ class PubAcks:
     def begin_flush(self) -> Release:
         """What releases the acknowledgements gathered so far; gathering starts anew."""
         waiting, self.waiting = self.waiting, []
+        if not self._extras:
+            return partial(self._release, waiting, _NO_EXTRAS)
         extras, self._extras = self._extras, {}
         return partial(self._release, waiting, extras)
 
     def _release(
         self,
         waiting: list[tuple[int, bytes]],
-        extras: dict[int, bytes],
+        extras: Mapping[int, bytes],
         _bus: Bus,
         error: Exception | None,
     ) -> list[tuple[bytes, bytes]]:
