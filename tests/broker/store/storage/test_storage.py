@@ -328,7 +328,6 @@ def test_always_syncs_before_done_and_os_never_does() -> None:
         store = storage.create_stream("S")
         store.append(b"a", b"", b"x", 1)
         flush(storage)
-        flush(storage)  # the word that it has a directory
         before = syncs(fs)
         for number in range(5):
             store.append(b"a", b"", b"x", number)

@@ -89,6 +89,7 @@ class Meta:
         """Note that there is this stream, though it has no directory. Raises StoreError as ``put`` does."""
         key = UNSETTLED + stream
         self._unsettled[key] = (b"", [])
+        self._spares.unsettle(stream)
         self.keep_beside(key, stream)
         self._stage(PUT, key, b"")
         self._live_bytes += OVERHEAD + len(key)

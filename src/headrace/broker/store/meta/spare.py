@@ -243,6 +243,16 @@ class Spares:
             if home.keys:
                 self._dirty[home.copy] = None
 
+    def unsettle(self, stream: str) -> None:
+        """The stream has no directory after all."""
+        home = self._by_stream.get(stream)
+        if home is not None and home.copy is not self._shared:
+            self._dirty.pop(home.copy, None)
+            home.copy = self._shared
+            self._shared.homes[home] = None
+            self._shared.end = 0
+            self._dirty[self._shared] = None
+
     def _leave(self, home: _Home) -> None:
         """The keys of a stream are not kept in the copy of many any more."""
         del self._shared.homes[home]

@@ -490,7 +490,10 @@ class FileStorage:
         work = batch.work
         work.retired = staged.retired
         for log in staged.dirty:
-            flight.parts.append((log, log.stage(work)))
+            part = log.stage(work)
+            flight.parts.append((log, part))
+            if part.made and self.failed is None:
+                self.meta.settle(log.name)
         work.meta = self.meta.take()
         batch.nbytes = sum([write.nbytes for write in work.writes])
         self._pending_bytes += batch.nbytes
@@ -503,8 +506,6 @@ class FileStorage:
             self.meta.complete(change)
         for log, part in flight.parts:
             log.complete(part)
-            if part.made and self.failed is None and self._logs.get(log.name) is log:
-                self.meta.settle(log.name)
         if flight.batch.work.retired:
             self._committer.submit(self._empty_trash)
 
@@ -523,6 +524,9 @@ class FileStorage:
             if self._logs.get(log.name) is log:
                 log.fail()
         self.meta.fail()
+        for name in [log.name for later in flights for log, part in later.parts if part.made]:
+            if self.failed is None and (name in self._logs or name in self._unopened):
+                self.meta.unsettle(name)
         if isinstance(error, StoreFullError) and not flight.own:
             self._room.lacks(error)
             self._cache.is_full = True
