@@ -19,6 +19,7 @@ from headrace.broker.store.log.file_log import FileLog
 from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.broker.store.log.reader import SegmentCache
 from headrace.broker.store.meta.journal import open_journal
+from headrace.broker.store.meta.meta import UNSETTLED
 from headrace.broker.store.recovery import open_log
 from headrace.broker.store.storage.layout import HANDLES
 from headrace.clock import ManualClock
@@ -72,6 +73,9 @@ def opened(fs: FaultFS) -> FileStorage:
 
 
 FS, WRITTEN, SAID = made()
+SAID[UNSETTLED + "S"] = {
+    b""
+}  # the store's own: before its first message the stream had no directory
 META, STREAM = f"{ROOT}/meta", f"{ROOT}/streams/S"
 SEGMENTS = sorted(path for path in FS.files() if path.endswith(".seg"))
 JOURNAL = f"{META}/journal-00000001"

@@ -14,14 +14,19 @@ from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.engine.registry import Registry
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import FILE_HEADER_BYTES, decode_file_header
-from headrace.broker.store.format.record import CRC_BYTES, HEAD, MARK, U32, scan
+from headrace.broker.store.format.record import CRC_BYTES, HEAD, HEAD_BYTES, MARK, U32, scan
 from headrace.broker.store.meta.journal import MAGIC
+from headrace.broker.store.meta.meta import UNSETTLED
 from headrace.message import StoredMessage
 from jetstream_world import Client, Received, World
 
 BIG = 1 << 40
 GONE = ("X", "Y")
-"""Streams that were deleted; ``Y`` was made anew afterwards under that name and deleted again."""
+"""Streams that were deleted once they had held messages; ``Y`` was made anew afterwards under that name and
+deleted again."""
+
+EMPTY = ("E", "Z")
+"""Streams without a message, hence without files; the second one was deleted."""
 
 
 @dataclass
@@ -71,18 +76,22 @@ def owed(consumer: Consumer) -> set[int]:
     return found
 
 
-def made(*, clean: bool, long: bool = False) -> Known:
-    """A broker that has done some work; ``long`` is enough of it for journals to be rewritten."""
+def made(*, clean: bool, long: bool = False, empty: bool = True) -> Known:
+    """A broker that has done some work; ``long`` is enough of it for journals to be rewritten, with ``empty``
+    there are streams that never held a message."""
     fs = FaultFS()
     known = Known(fs)
     world = World(open_store(fs))
     client = world.client()
     _streams(client)
+    for name in EMPTY if empty else ():
+        client.stream(name)
+        client.consumer("D", name)
     rng = random.Random(8)
     for turn in range(12):
         _work(known, client, rng)
         if turn == 4:
-            for name in GONE:
+            for name in (*GONE, *EMPTY[1:]):
                 client.api(f"STREAM.DELETE.{name}")
             client.stream("Y")
             client.consumer("C", "Y", deliver_policy="new")
@@ -126,6 +135,9 @@ def _unstamped(data: bytes) -> bytes:
     _, salt = decode_file_header(MAGIC, data, "") or (0, 0)
     parts = [data[:FILE_HEADER_BYTES]]
     for item in scan(data, FILE_HEADER_BYTES, len(data), salt):
+        at = item.offset + HEAD_BYTES
+        if data[at : at + item.subject_len].startswith(UNSETTLED.encode()):
+            continue  # there were none
         head = HEAD.pack(item.size, MARK, item.kind, 0, item.sequence, 0, item.subject_len)
         body = head + data[item.offset + len(head) : item.offset + item.size - CRC_BYTES]
         parts.append(body + U32.pack(crc32(body, salt)))
@@ -326,7 +338,7 @@ def _check_bytes(known: Known, name: str, message: Received) -> None:
 def check_names(world: World, names: list[str]) -> None:
     """Every name can be deleted and made anew."""
     client = world.client()
-    for name in (*names, *GONE):
+    for name in dict.fromkeys((*names, *GONE, *EMPTY)):
         if name in names:
             assert client.api(f"STREAM.DELETE.{name}").get("success"), name
         answer = client.stream(name, subjects=[f"new.{name}.>"])

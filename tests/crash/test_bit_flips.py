@@ -29,7 +29,7 @@ def stores() -> dict[str, Known]:
         "clean": made(clean=True),
         "killed": made(clean=False),
         "rewritten": made(clean=False, long=True),
-        "old": aged(made(clean=False)),
+        "old": aged(made(clean=False, empty=False)),
     }
 
 

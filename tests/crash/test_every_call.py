@@ -26,7 +26,7 @@ from portions import portion
 from sim.whole.coverage import watched
 
 FAULTS = os.environ.get("HEADRACE_FAULTS", str(portion(100, 24)))
-SEEDS = (57, 60, *range(1, 23)) if FAULTS == "all" else (1, 57, 60)
+SEEDS = (31, 63, *range(1, 23)) if FAULTS == "all" else (1, 31, 63)
 ENTERED = (
     "segments compacted",
     "segments removed",
@@ -101,7 +101,7 @@ def test_a_broker_outlives_a_fault_at_any_call_of_its_disk() -> None:
 
 
 # A stream was deleted and made anew on a full disk: the old one came back with the new one's settings.
-KEPT = [(4, FaultPoint("pwrite", 78, "ENOSPC"))]
+KEPT = [(10, FaultPoint("pwrite", 7, "ENOSPC"))]
 
 
 @pytest.mark.parametrize(("seed", "point"), KEPT, ids=str)

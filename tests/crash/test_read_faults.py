@@ -306,7 +306,7 @@ def test_each_read_may_fail(error: int) -> None:
         if turn % 4 == 0 or not whole:
             play.check_after()
     assert refused > len(places) // 20
-    assert unwritten < len(places) // 10
+    assert unwritten <= len(places) // 10
 
 
 @pytest.mark.parametrize("error", ERRORS)

@@ -185,4 +185,4 @@ def test_the_owner_sees_what_was_staged_and_after_a_refusal_what_was_acknowledge
             assert store.read(1, None, BIG, BIG, BIG) == [live[s] for s in sorted(live)]
         assert again.report == []
     assert refused > portion(50, 15)
-    assert own > portion(20, 6)
+    assert own > portion(8, 2)

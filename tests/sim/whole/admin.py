@@ -62,7 +62,8 @@ class Admin:
                 return
             ledger.version = max(ledger.version, 1)
             ledger.acked_version = max(ledger.acked_version, 1)
-            stage.former.pop(name, None)  # a later answer stands for all before
+            if stage.former.get(name) is not ledger:  # or it is deleted again by now
+                stage.former.pop(name, None)  # a later answer stands for all before
 
         stage.call(self.link, f"STREAM.CREATE.{name}", config, then, effect)
         for consumer in self.consumers.get(name, ()):

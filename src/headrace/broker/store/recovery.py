@@ -665,6 +665,7 @@ class _Opening:
                 serial=last_serial + 1,
                 last_seq=last_seq,
                 missing=self._missing,
+                is_placed=True,
             )
             empty.lost.add(self._left_of_losses(), self._losses.nbytes)
             return empty

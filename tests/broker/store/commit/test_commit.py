@@ -46,7 +46,7 @@ def batch(epoch: int = 0, nbytes: int = 10, *, deletes: bool = False) -> Batch:
     made = Batch(epoch, lambda error: None)
     made.nbytes = nbytes
     made.work.writes.append(
-        SegmentWrite("f", 0, [], header=None, truncate=False, messages=True, ceiling=0)
+        SegmentWrite("f", 0, [], 0, header=None, truncate=False, messages=True, ceiling=0)
     )
     if deletes:
         made.work.retired.append(("a", "b"))

@@ -63,7 +63,7 @@ def batch(nbytes: int = 10, **work: Any) -> Batch:
 
 
 def write(path: str, header: bytes | None = None, *, truncate: bool = False) -> SegmentWrite:
-    return SegmentWrite(path, 0, [], header=header, truncate=truncate, messages=True, ceiling=0)
+    return SegmentWrite(path, 0, [], 0, header=header, truncate=truncate, messages=True, ceiling=0)
 
 
 class Watched(Committer):
@@ -144,7 +144,8 @@ def test_a_small_batch_is_committed_by_the_owner_who_needs_no_notice(bench: Benc
         pytest.param(batch(copies=[CopyWrite("a", 0, b"")]), id="copies of removals"),
         pytest.param(batch(meta=MetaChange([], [])), id="a journal written anew"),
         pytest.param(
-            batch(meta=MetaChange([], None, [SpareWrite("a", 0, [], 0, whole=True)])), id="a spare"
+            batch(meta=MetaChange([], None, [SpareWrite("a", 0, [], 0, True, False)])),
+            id="a spare written anew",
         ),
         pytest.param(
             batch(meta=MetaChange([None] * (commit.OWN_ENTRIES_MAX + 1), None)),  # type: ignore[list-item]

@@ -71,7 +71,7 @@ def test_a_newer_format_is_refused_by_name_and_version() -> None:
     data = bytearray(encode_header(HEADER))
     data[8] = data[2048 + 8] = 9
     with pytest.raises(
-        StoreFormatError, match=r"some/file has store format 9, .* formats up to 1\."
+        StoreFormatError, match=r"some/file has store format 9, .* formats up to 3\."
     ):
         decode_header(bytes(data), "some/file")
 

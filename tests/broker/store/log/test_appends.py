@@ -47,7 +47,7 @@ def together(*bodies: bytes) -> list[tuple[bytes, bytes, bytes, int, int]]:
 
 
 def _watermark(storage: Any) -> tuple[str, bytes]:
-    path = next(path for path in disk_of(storage).files() if path.endswith("watermark"))
+    path = next(path for path in disk_of(storage).files() if path.endswith("S/watermark"))
     return path, disk_of(storage).content(path)
 
 

@@ -256,9 +256,12 @@ def test_deltas_behind_a_lost_value_are_not_those_of_nothing() -> None:
     assert len(storage.meta.load()["a"][1]) == 4
 
 
-def test_what_is_kept_beside_a_stream_outlives_the_journal() -> None:
+@pytest.mark.parametrize("where", ["/s/streams/S/spare", "/s/meta/spare"])
+def test_what_is_kept_beside_a_stream_outlives_the_journal(where: str) -> None:
     storage = open_store(FaultFS())
-    storage.create_stream("S")
+    stream = storage.create_stream("S")
+    if where == "/s/streams/S/spare":
+        stream.append(b"s", b"", b"the first makes its files", 1)
     storage.meta.keep_beside("a", "S")
     storage.meta.keep_beside("c", "S")
     storage.meta.put("a", b"value-a")
@@ -274,7 +277,7 @@ def test_what_is_kept_beside_a_stream_outlives_the_journal() -> None:
     assert dict(storage.meta.load()) == {"a": (b"value-a", [])}
     flush(storage)  # the new journal has it by itself
     fs = disk_of(storage).kill()
-    fs.unlink("/s/streams/S/spare")
+    fs.unlink(where)
     assert dict(open_store(fs).meta.load()) == {"a": (b"value-a", [])}
 
 

@@ -18,7 +18,7 @@ from headrace.broker.store.format.record import (
 from headrace.errors import StoreFormatError
 
 FORMAT = "/s/format"
-NEWER = LOGGED_FORMAT + 1
+NEWER = STORE_FORMAT + 1
 
 
 def open_store(fs: FaultFS) -> FileStorage:
@@ -113,4 +113,4 @@ def test_a_store_that_once_had_a_commit_log_and_was_stopped_is_opened() -> None:
     storage = open_store(fs)
     assert storage.open_stream("S").messages == 1
     assert storage.report == []
-    assert disk_of(storage).content(FORMAT) == said
+    assert disk_of(storage).content(FORMAT) == encode_format(STORE_FORMAT)

@@ -262,9 +262,9 @@ def test_a_format_of_the_future_is_refused_and_untouched(which: str) -> None:
     fs = disk_of(storage).kill()
     (path,) = [path for path in fs.files() if which in path]
     data = bytearray(fs.content(path))
-    data[8] = data[64 + 8 if which == "journal" else 2048 + 8] = 2
+    data[8] = data[64 + 8 if which == "journal" else 2048 + 8] = 4
     fs.overwrite(path, bytes(data))
-    with pytest.raises(StoreFormatError, match=r"has store format 2, .* formats up to 1\."):
+    with pytest.raises(StoreFormatError, match=r"has store format 4, .* formats up to 3\."):
         open_store(fs).open_stream("S")
     assert fs.content(path) == bytes(data)
 
@@ -326,12 +326,13 @@ def test_always_syncs_before_done_and_os_never_does() -> None:
         fs = FaultFS()
         storage = open_store(fs, sync=mode)
         store = storage.create_stream("S")
+        store.append(b"a", b"", b"x", 1)
         flush(storage)
         before = syncs(fs)
         for number in range(5):
             store.append(b"a", b"", b"x", number)
             flush(storage)
-        assert store.durable_seq == 5
+        assert store.durable_seq == 6
         assert syncs(fs) - before == expected
 
 

@@ -317,4 +317,5 @@ def is_small(batch: Batch) -> bool:
 
 
 def _is_short(meta: MetaChange) -> bool:
-    return meta.image is None and not meta.spares and len(meta.entries) <= OWN_ENTRIES_MAX
+    is_anew = meta.image is not None or any(spare.whole for spare in meta.spares)
+    return not is_anew and len(meta.entries) <= OWN_ENTRIES_MAX

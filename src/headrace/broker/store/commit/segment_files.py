@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -13,6 +12,8 @@ from ..io.files import FileSystem, Handles, is_full, write_all
 
 _FIRST_ALLOCATION: Final = 64 * 1024
 _GROWTH: Final = 4
+_MADE: Final = -1
+_CREATED: Final = -2
 MARGIN: Final = 16 * 1024
 """Space kept free behind the messages, so that removals can be recorded on a full disk."""
 
@@ -23,6 +24,7 @@ class SegmentWrite(msgspec.Struct, eq=False):
     path: str
     offset: int
     buffers: list[bytes]
+    nbytes: int
     header: bytes | None  # the file is to be created with this
     truncate: bool  # cut the file at ``offset`` first
     messages: bool  # whether it carries messages, or only statements about them
@@ -34,8 +36,8 @@ class Attempt(msgspec.Struct, eq=False):
 
     touched: dict[str, None] = msgspec.field(default_factory=dict)
     directories: dict[str, None] = msgspec.field(default_factory=dict)
-    undo: list[tuple[Callable[[], None], str | None]] = msgspec.field(default_factory=list)
-    """Steps back, each with the file to sync after it."""
+    undo: list[tuple[str, int]] = msgspec.field(default_factory=list)
+    """Steps back: which file to cut, and where; or what to remove."""
 
 
 class SegmentFiles:
@@ -54,7 +56,7 @@ class SegmentFiles:
     def make_directory(self, directory: str, attempt: Attempt) -> None:
         """Make a stream's directory. Raises OSError."""
         self._fs.mkdir(directory)
-        attempt.undo.append((lambda: self._fs.rmdir(directory), None))
+        attempt.undo.append((directory, _MADE))
         attempt.directories[directory.rpartition("/")[0]] = None
 
     def write(self, path: str, writes: list[SegmentWrite], attempt: Attempt) -> None:
@@ -62,7 +64,7 @@ class SegmentFiles:
         first = writes[0]
         handle = self._handles.get(path, create=first.header is not None)
         if first.header is not None:
-            attempt.undo.append((lambda: self._remove(path), None))
+            attempt.undo.append((path, _CREATED))
             self._allocated[path] = 0
             write_all(self._fs, handle, first.header, 0)
             self._allocated[path] = len(first.header)
@@ -72,9 +74,7 @@ class SegmentFiles:
                 self._allocated[path] = self._fs.size(handle)
             if first.truncate:
                 self._cut(path, handle, first.offset)
-            attempt.undo.append(
-                (lambda: self._cut(path, self._handles.get(path), first.offset), path)
-            )
+            attempt.undo.append((path, first.offset))
         if len(writes) == 1:
             data, messages = b"".join(first.buffers), first.messages
         else:
@@ -122,10 +122,15 @@ class SegmentFiles:
     def take_back(self, attempt: Attempt) -> None:
         """Leave nothing of a refused batch, not even after a power cut. Raises StoreFailedError."""
         try:
-            for step, _ in reversed(attempt.undo):
-                step()
-            for _, path in attempt.undo:
-                if path is not None and self._sync:
+            for path, step in reversed(attempt.undo):
+                if step == _MADE:
+                    self._fs.rmdir(path)
+                elif step == _CREATED:
+                    self._remove(path)
+                else:
+                    self._cut(path, self._handles.get(path), step)
+            for path, step in attempt.undo:
+                if step >= 0 and self._sync:
                     self._fs.fdatasync(self._handles.get(path))
             for directory in attempt.directories:
                 if self._fs.exists(directory):

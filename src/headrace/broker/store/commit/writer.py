@@ -203,7 +203,7 @@ class Writer:
             return
         try:
             if spare.whole:
-                self._replace(path, spare.encode())
+                self._replace(path, spare.encode(), lasting=spare.lasting)
             else:
                 write_all(self.fs, self.handles.get(path), spare.encode(), spare.offset)
         except OSError as error:
@@ -211,12 +211,11 @@ class Writer:
                 raise
             self.stale_spares.add(path)
 
-    def _replace(self, path: str, data: bytes) -> None:
+    def _replace(self, path: str, data: bytes, *, lasting: bool) -> None:
         """Put a new file in the place of what is there, if anything is."""
-        fs = self.fs
-        replaces, draft = fs.exists(path), path + ".tmp"
+        fs, draft = self.fs, path + ".tmp"
         self.handles.drop(path)
-        if not replaces:
+        if not lasting and not fs.exists(path):
             write_all(fs, self.handles.get(path, create=True), data, 0)
             return
         if fs.exists(draft):
@@ -332,5 +331,9 @@ def _by_path(group: list[Work]) -> dict[str, list[SegmentWrite]]:
     writes: dict[str, list[SegmentWrite]] = {}
     for work in group:
         for write in work.writes:
-            writes.setdefault(write.path, []).append(write)
+            before = writes.get(write.path)
+            if before is None:
+                writes[write.path] = [write]
+            else:
+                before.append(write)
     return writes

@@ -9,6 +9,7 @@ A COMMIT record has in its place how many changes there had been when it was wri
 from __future__ import annotations
 
 import struct
+from collections.abc import MutableMapping
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -38,7 +39,7 @@ FILE_HEADER_BYTES: Final = 2 * _COPY_BYTES
 _DELTA_BITS: Final = 24
 _DELTA_MASK: Final = (1 << _DELTA_BITS) - 1
 
-Values = dict[str, tuple[bytes, list[bytes]]]
+Values = MutableMapping[str, tuple[bytes, list[bytes]]]
 
 
 class KeyChange(NamedTuple):
@@ -112,13 +113,17 @@ def decode_file_header(magic: bytes, data: bytes, path: str) -> tuple[int, int] 
 
 
 class SpareWrite(NamedTuple):
-    """Entries for a copy; with ``whole`` they replace the file. Encoded by the commit thread."""
+    """Entries for a copy; with ``whole`` they replace the file. Encoded by the commit thread.
+
+    ``lasting``: the directory is older, so a new file is synced, or it might be found empty.
+    """
 
     path: str
     offset: int
     entries: list[KeyChange]
     salt: int
     whole: bool
+    lasting: bool
 
     def encode(self) -> bytes:
         parts = [encode_file_header(SPARE_MAGIC, self.salt, 0)] if self.whole else []

@@ -37,6 +37,9 @@ Number 2 was a store's whose acknowledged messages lay in part in a commit log, 
 the store was closed; then it had number 1 again, with a word about that log, which says nothing any more.
 There is no such log now, and number 2 is not given again.
 
+With number 3 a stream has a directory from its first message on. A program that knows only number 1 takes
+one without for deleted, and forgets it.
+
 A watermark is a hint how far a log was durable, rewritten in place and never synced for itself. After a
 crash of the process it is exact; after a power cut it may be some seconds old, never too high in ``sync =
 "always"``. With it recovery tells a torn write, which nobody was told about, from the loss of acknowledged
@@ -55,8 +58,8 @@ from zlib import crc32
 
 from ....errors import StoreFormatError
 
-STORE_FORMAT: Final = 1
-"""What this version writes; it reads this and all before."""
+STORE_FORMAT: Final = 3
+"""What this version writes; it reads this and all before, but for that of a log."""
 LOGGED_FORMAT: Final = 2
 FIRST_FORMAT: Final = 1
 FORMAT_BYTES_MAX: Final = 256
@@ -93,7 +96,7 @@ WATERMARK_BYTES: Final = _LAYOUT.size + _U32.size
 
 def is_known(number: int) -> bool:
     """Whether this version reads what has this number."""
-    return FIRST_FORMAT <= number <= STORE_FORMAT
+    return FIRST_FORMAT <= number <= STORE_FORMAT and number != LOGGED_FORMAT
 
 
 def encode_format(number: int) -> bytes:
@@ -308,8 +311,13 @@ class Watermark(NamedTuple):
     end: int
 
     def encode(self) -> bytes:
-        body = _LAYOUT.pack(*self)
-        return body + _U32.pack(crc32(body))
+        return encode_watermark(*self)
+
+
+def encode_watermark(sequence: int, serial: int, end: int) -> bytes:
+    """The content of a watermark's file."""
+    body = _LAYOUT.pack(sequence, serial, end)
+    return body + _U32.pack(crc32(body))
 
 
 def decode_watermark(data: bytes) -> tuple[Watermark, bool]:

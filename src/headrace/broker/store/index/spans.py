@@ -81,7 +81,7 @@ def subtract(
     return left
 
 
-def note_removals(noted: list[tuple[int, int]], ranges: list[tuple[int, int]]) -> None:
+def note_removals(noted: list[tuple[int, int]], ranges: Sequence[tuple[int, int]]) -> None:
     """Add ranges, which are sorted, to those noted; one for the head takes the place of another."""
     if ranges and ranges[0][0] == 1 and noted and noted[0][0] == 1:
         noted[0] = (1, max(noted[0][1], ranges[0][1]))

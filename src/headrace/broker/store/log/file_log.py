@@ -15,13 +15,13 @@ from ..commit.commit import Chore
 from ..commit.segment_files import SegmentWrite
 from ..commit.writer import Work
 from ..format.record import (
-    Watermark,
     encode_commit,
     encode_message,
     encode_open,
     encode_removals,
     encode_run,
     encode_skip,
+    encode_watermark,
     flagged,
     records_bytes,
 )
@@ -79,9 +79,11 @@ class FileLog(StreamLog):
         unrecorded: Sequence[tuple[int, int]] = (),
         copies: RemovalCopies | None = None,
         last_serial: int,
+        is_placed: bool = True,
     ) -> None:
         super().__init__(name, segments[-1], cache.mark_dirty)
         self.directory = directory
+        self._mark_path = directory + "/watermark"
         self._cache = cache
         self.decode = RecordReader(self, cache).decode
         self.segments = segments
@@ -109,7 +111,9 @@ class FileLog(StreamLog):
         self._relog = [*unrecorded]  # removals to be recorded, though nothing is removed
         self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
         self._copies = copies or RemovalCopies(directory)
-        self.clean = segments[-1].durable and not unrecorded
+        self.is_placed = is_placed
+        """Whether it has a directory, or will have by the flush under way: what is written first makes it."""
+        self.clean = (segments[-1].durable or not is_placed) and not unrecorded
         self.retarget()
         if not segments[-1].durable:
             self._opened.append(segments[-1])
@@ -279,28 +283,38 @@ class FileLog(StreamLog):
     def stage(self, work: Work) -> Part:
         """Turn what changed since the last flush into writes; what to do once they are durable."""
         self.clean = True
-        relog, self._relog = self._relog, []
+        relog = self._relog
+        if relog:
+            self._relog = []
         ranges = self._state_removals(relog, work)
         if self._end - self._marked >= _COMMIT_EVERY:
             durable_end = self._durable_end if self.segments[-1].durable else 0
             self._state(encode_commit(self.durable_seq, durable_end, self._salt))
             self._marked = self._end
         self._cut()
+        part = self.removals.begin_part()
+        part.tail, part.end = self.segments[-1], self._end
+        if not self.is_placed:
+            if not self._writes:
+                return part
+            self.is_placed = part.made = True
+            work.directories.append(self.directory)
         if self._chunk.nbytes >= _CHUNK_BYTES:
             self.segments[-1].live_counts()  # now and then some, rather than all when asked for
             self._open_chunk(self.segments[-1])
             self.retarget()
-        part = self.removals.begin_part()
-        part.opened, self._opened = self._opened, []
-        part.sealed, self._sealed = self._sealed, []
-        part.tail, part.end = self.segments[-1], self._end
-        part.ranges, part.relog = ranges, relog
-        part.holes, self._holes = self._holes, []
+        if self._opened or self._sealed:
+            part.opened, self._opened = self._opened, []
+            part.sealed, self._sealed = self._sealed, []
+        if ranges:
+            part.ranges, part.relog = ranges, relog
+        if self._holes:
+            part.holes, self._holes = self._holes, []
         work.writes += self._writes
-        self._writes = []
+        self._writes.clear()
         self._cut_bytes = 0
-        mark = Watermark(self.last_seq, self.segments[-1].serial, self._end)
-        work.marks.append((self.directory + "/watermark", mark.encode()))
+        mark = encode_watermark(self.last_seq, part.tail.serial, self._end)
+        work.marks.append((self._mark_path, mark))
         return part
 
     def _state(self, record: bytes) -> None:
@@ -310,7 +324,7 @@ class FileLog(StreamLog):
     def _state_removals(self, relog: list[tuple[int, int]], work: Work) -> list[tuple[int, int]]:
         removals = self.removals
         if not (relog or removals.removed or removals.died) and self.first <= removals.floor:
-            return []
+            return relog
         ranges = ranges_of_each(
             [sequence for sequence in self.removals.removed if sequence >= self.first]
         )
@@ -336,24 +350,25 @@ class FileLog(StreamLog):
         buffers = parts[self._staged_parts :] if self._staged_parts else parts[:]
         messages = bool(buffers)
         buffers += self._statements
+        if not buffers and not self.is_placed:
+            return
         header = None
         if self._opened and self._opened[-1] is tail and self._write_from == HEADER_BYTES:
             header = self._header(tail)
         if not buffers and header is None:
             return
-        write = SegmentWrite(
-            *(tail.path, self._write_from, buffers),
-            header=header,
-            truncate=self._cut_tail,
-            messages=messages,
-            ceiling=self._cache.segment_bytes,
+        nbytes = self._end - self._write_from
+        where, ceiling = self._write_from, self._cache.segment_bytes
+        self._writes.append(
+            SegmentWrite(
+                tail.path, where, buffers, nbytes, header, self._cut_tail, messages, ceiling
+            )
         )
-        self._writes.append(write)
-        self._cut_bytes += self._end - self._write_from
-        self._cache.recent.grow(self._chunk, self._end - self._write_from)
+        self._cut_bytes += nbytes
+        self._cache.recent.grow(self._chunk, nbytes)
         self._staged_parts = len(parts)
         self._write_from = self._end
-        self._statements = []
+        self._statements.clear()
         self._cut_tail = False
 
     def _header(self, tail: Segment) -> bytes:
@@ -370,7 +385,7 @@ class FileLog(StreamLog):
             self.durable_seq = self.removals.inflight.popleft().last_seq
             return  # its files are gone, and their paths may belong to a stream of the same name
         self._durable_end = part.end
-        if part.tail is not None:
+        if part.ranges and part.tail is not None:
             note_removals(part.tail.removals, part.ranges)
         for segment in part.opened:
             segment.durable = True
@@ -400,6 +415,7 @@ class FileLog(StreamLog):
         """Take back everything that is not on disk; see ``Removals.fail``."""
         self._copies.forget()
         self._relog[:0] = [pair for part in self.removals.inflight for pair in part.relog]
+        self.is_placed &= not any(part.made for part in self.removals.inflight)
         self.removals.fail()
         self.clean = True  # nothing of it is staged any more: the next change has to say so again
         self._holes = []
@@ -412,6 +428,8 @@ class FileLog(StreamLog):
         self._statements, self._writes = [], []
         self._cut_bytes = 0
         self._opened, self._sealed, self._cut_tail = [], [], True
+        if not tail.durable:
+            self._opened.append(tail)
         self.retarget()
 
     def _retire(self, segment: Segment) -> None:
@@ -506,8 +524,10 @@ def new_log(
     serial: int = 1,
     last_seq: int = 0,
     missing: Sequence[tuple[int, int]] = (),
+    is_placed: bool = False,
 ) -> FileLog:
-    """An empty stream; its first segment is created by the next flush."""
+    """An empty stream. Its first segment is created by the next flush; where it has no directory, by the
+    first one that has something for it, which makes that."""
     segment = Segment(serial, last_seq + 1, salt=cache.salt(), path=segment_path(directory, serial))
     segment.bare = True
     return FileLog(
@@ -521,4 +541,5 @@ def new_log(
         jump=last_seq > 0,
         missing=missing,
         last_serial=serial,
+        is_placed=is_placed,
     )

@@ -30,21 +30,16 @@ class Part(msgspec.Struct, eq=False):
     last_seq: int
     floor: int
     first: int
-    removed: list[int]
-    died: list[Segment]
-    holes: list[tuple[Segment, int]] = msgspec.field(
-        default_factory=list
-    )  # to be given back, up to where
-    opened: list[Segment] = msgspec.field(
-        default_factory=list
-    )  # file streams: segments this part creates
-    sealed: list[Segment] = msgspec.field(default_factory=list)  # … and finishes
+    removed: Sequence[int]
+    died: Sequence[Segment]
+    holes: Sequence[tuple[Segment, int]] = ()  # to be given back, up to where
+    opened: Sequence[Segment] = ()  # file streams: segments this part creates
+    sealed: Sequence[Segment] = ()  # … and finishes
     tail: Segment | None = None  # … and the tail, with the removals recorded in it
     end: int = 0  # … up to where
-    ranges: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    relog: list[tuple[int, int]] = msgspec.field(
-        default_factory=list
-    )  # … recorded before, elsewhere
+    made: bool = False  # … and the stream's directory, which it makes
+    ranges: Sequence[tuple[int, int]] = ()
+    relog: Sequence[tuple[int, int]] = ()  # … recorded before, elsewhere
 
 
 class Removals:
@@ -277,13 +272,17 @@ class Removals:
     def begin_part(self) -> Part:
         """What changed since the last flush becomes a part of the next batch."""
         log = self._log
-        part = Part(log.last_seq, self.floor, log.first, self.removed, self.died)
-        self.removed, self.died = [], []
+        # Most streams of a commit were only added to: no list for what there is none of.
+        part = Part(log.last_seq, self.floor, log.first, self.removed or (), self.died or ())
+        if self.removed:
+            self.removed = []
+        if self.died:
+            self.died = []
         self.floor = log.first
         self.inflight.append(part)
         return part
 
-    def complete(self, part: Part) -> list[Segment]:
+    def complete(self, part: Part) -> Sequence[Segment]:
         """The oldest part in flight is durable; returns the segments that died with it."""
         oldest = self.inflight.popleft()
         assert oldest is part

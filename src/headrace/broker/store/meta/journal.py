@@ -45,6 +45,7 @@ from ..io.findings import Finding, Quarantine, damage
 MAGIC: Final = b"HRMETAJR"
 _NAME: Final = re.compile(r"journal-(\d{8})(\.tmp)?")
 Report = Callable[[Finding], None]
+_BESIDE: Final = frozenset({"watermark", "spare", "spare.tmp"})
 _MARGIN: Final = 256 * 1024  # preallocated ahead, so that acks can be recorded on a full disk
 
 
@@ -139,7 +140,7 @@ def open_journal(
         match = _NAME.fullmatch(name)
         last = max(last, int(match[1])) if match is not None else last
         if match is None or fs.kind(path) != "file":
-            if name != "watermark":
+            if name not in _BESIDE:
                 report(Finding(path, 0, "not a file of the store; left alone"))
             continue
         data = b"" if match[2] else read_all(fs, path)

@@ -1,8 +1,14 @@
-"""Metadata: small values by key, with deltas; the owner's side of the journal."""
+"""Metadata: small values by key, with deltas; the owner's side of the journal.
+
+Among them, for nobody else to see, is a note of each stream that has no directory yet: without one, a
+stream of which there is no directory was deleted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
 from typing import Final
 
 from ....errors import StoreError
@@ -22,6 +28,8 @@ from .spare import Spares
 
 _REWRITE_MIN: Final = 1024 * 1024
 _REWRITE_RATIO: Final = 4
+UNSETTLED: Final = "\0unsettled/"
+"""What the keys of these notes begin with."""
 
 
 class Meta:
@@ -33,6 +41,9 @@ class Meta:
 
     def __init__(self, journal: Journal, spares: Spares, check: Callable[[], None]) -> None:
         self._values = journal.values
+        notes = [key for key in self._values if key.startswith(UNSETTLED)]
+        self._unsettled = {key: self._values.pop(key) for key in notes}
+        self._all = ChainMap(self._values, self._unsettled)
         self._versions = journal.versions
         self._deleted = set(journal.deleted)
         self._loose = {key: [delta for _, delta in ds] for key, ds in journal.loose.items()}
@@ -41,7 +52,7 @@ class Meta:
         self._check = check
         self._staged: list[KeyChange] = []
         self._inflight: list[MetaChange] = []
-        self._live_bytes = sum(map(_weight, self._values.items()))
+        self._live_bytes = sum(map(_weight, self._all.items()))
         self._journal_bytes = journal.end
         self._rewrite_at = _REWRITE_MIN
         # After damage, and when what is there has no stamps yet, the whole is written anew at once.
@@ -65,6 +76,34 @@ class Meta:
     def keep_beside(self, key: str, stream: str) -> None:
         """From here on keep a second copy of this key's value in the directory of that stream."""
         self._spares.keep(key, stream, self._versions.get(key))
+
+    def unsettled(self) -> Iterator[str]:
+        """The streams that have no directory."""
+        return map(str.removeprefix, list(self._unsettled), repeat(UNSETTLED))
+
+    def is_unsettled(self, stream: str) -> bool:
+        """Whether a stream has no directory."""
+        return UNSETTLED + stream in self._unsettled
+
+    def unsettle(self, stream: str) -> None:
+        """Note that there is this stream, though it has no directory. Raises StoreError as ``put`` does."""
+        key = UNSETTLED + stream
+        self._unsettled[key] = (b"", [])
+        self._spares.unsettle(stream)
+        self.keep_beside(key, stream)
+        self._stage(PUT, key, b"")
+        self._live_bytes += OVERHEAD + len(key)
+
+    def settle(self, stream: str) -> bool:
+        """A stream has a directory, or is no more; whether that is new. Raises StoreError as ``put`` does."""
+        key = UNSETTLED + stream
+        if key not in self._unsettled:
+            return False
+        self._stage(DELETE, key, b"")
+        del self._unsettled[key], self._versions[key]
+        self._live_bytes -= OVERHEAD + len(key)
+        self._spares.settle(stream)
+        return True
 
     def put(self, key: str, value: bytes, *, ahead: bool = False) -> None:
         """Set a key's value and drop its deltas. Raises StoreError if nothing may change any more.
@@ -120,11 +159,11 @@ class Meta:
         if self._must_rewrite or self._journal_bytes > most:
             # A deletion of this very batch is in it: its directory is there until after the rewrite.
             image = [entry for entry in entries if entry.kind == DELETE]
-            image += _image(self._values, self._versions)
+            image += _image(self._all, self._versions)
             self._must_rewrite = False
             self._journal_bytes = self._live_bytes
             self._rewrite_at = max(_REWRITE_MIN, 2 * self._live_bytes)
-        change = MetaChange(entries, image, self._spares.take(self._values, self._versions))
+        change = MetaChange(entries, image, self._spares.take(self._all, self._versions))
         self._inflight.append(change)
         return change
 

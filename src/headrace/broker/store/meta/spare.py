@@ -4,6 +4,9 @@
 stream: their values and deletions, no deltas. It is written by the commit thread once the journal has
 the same on disk, and is not synced for itself: it is for the day when the journal is damaged, not for the
 moment after a power cut. A COMMIT record at its beginning holds the name of the stream.
+
+``meta/spare`` is the copy of all streams that have no directory yet; in place of a name it has none. A
+deletion without a stamp says there that a key is not kept in it any more.
 """
 
 from __future__ import annotations
@@ -73,6 +76,8 @@ def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None
         elif item.kind in (PUT, DELETE):
             change, _ = split_stamp(item.timestamp_ns)
             spare.entries[key] = (change, value if item.kind == PUT else None)
+            if not change and item.kind == DELETE:
+                del spare.entries[key]
         end = item.offset + item.size
     if owner is not None and name is not None and owner != name:
         spare.entries.clear()
@@ -103,7 +108,8 @@ def mend(
             report(Finding(spare.path, 0, what, name))
     for spare, keys in _merge(journal, spares):
         journal.damaged = True  # it is to be written anew, with these
-        what = f"the journal does not have {_listed(keys)}; taken from the copy beside the stream"
+        where = "beside the stream" if spare.name else "beside it"
+        what = f"the journal does not have {_listed(keys)}; taken from the copy {where}"
         report(Finding(spare.path, 0, what, spare.name))
 
 
@@ -117,11 +123,11 @@ def _merge(journal: Journal, spares: Mapping[str, Spare]) -> Iterator[tuple[Spar
     """Give the journal back what it lost; yields each copy that had something, with the keys.
 
     A journal that can be read is right: what it does not have was deleted, unless it knows nothing at
-    all of a stream, or the copy has changes it has never heard of.
+    all of a stream that has a directory, or the copy has changes it has never heard of.
     """
     heard = journal.changes
     for spare in spares.values():
-        known = any(
+        known = not spare.name or any(
             key in journal.values or key in journal.deleted or key in journal.loose
             for key in spare.entries
         )
@@ -169,8 +175,8 @@ def _take(journal: Journal, key: str, change: int, value: bytes | None) -> bool:
 class Spares:
     """The owner's side: which keys are copied where, and what of them is to be written.
 
-    ``directory_of`` tells the directory of a stream, None if it has none; ``stale`` is where the commit
-    thread puts the paths it could not write to.
+    ``directory_of`` tells the directory of a stream, None if it has none, and where the copy is for those
+    that have none; ``stale`` is where the commit thread puts the paths it could not write to.
     """
 
     def __init__(
@@ -186,8 +192,9 @@ class Spares:
         self._homes: dict[str, _Home] = {}  # by key
         self._by_stream: dict[str, _Home] = {}
         self._found = dict(found)
-        self._dirty: dict[_Home, None] = {}
-        self._flying: list[list[_Home]] = []
+        self._shared = _Copy("", self._found.pop("", None))
+        self._dirty: dict[_Copy, None] = {}
+        self._flying: list[list[_Copy]] = []
 
     @property
     def staged(self) -> bool:
@@ -197,15 +204,20 @@ class Spares:
         """From here on keep a copy of this key there; ``version`` is what it has now, if anything."""
         home = self._by_stream.get(stream)
         if home is None:
-            home = self._by_stream[stream] = _Home(stream, self._found.pop(stream, None))
+            copy = self._shared
+            if self._directory_of(stream) is not None:
+                copy = _Copy(stream, self._found.pop(stream, None))
+            home = self._by_stream[stream] = _Home(copy)
+        copy = home.copy
+        is_new = key not in home.keys
         home.keys[key] = None
         self._homes[key] = home
-        if version is None:
+        if version is None or not is_new:
             return
-        if home.found is not None and home.found.get(key, (-1, None))[0] != version:
-            home.end = 0
-        if not home.end:
-            self._dirty[home] = None
+        if copy.found is None or copy.found.get(key, (-1, None))[0] != version:
+            copy.end = 0
+        if not copy.end:
+            self._dirty[copy] = None
 
     def changed(self, entry: KeyChange, key: str) -> None:
         home = self._homes.get(key)
@@ -214,34 +226,67 @@ class Spares:
         if entry.kind == DELETE:
             del self._homes[key]
             del home.keys[key]
-        if home.end:
-            home.staged.append(entry)
-        self._dirty[home] = None
+        self._stage(home.copy, entry)
+
+    def _stage(self, copy: _Copy, entry: KeyChange) -> None:
+        if copy.end:
+            copy.staged.append(entry)
+        self._dirty[copy] = None
+
+    def settle(self, stream: str) -> None:
+        """The stream has got a directory: its copy goes there."""
+        home = self._by_stream.get(stream)
+        if home is not None and home.copy is self._shared:
+            self._leave(home)
+            home.copy = _Copy(stream, None)
+            home.copy.homes[home] = None
+            if home.keys:
+                self._dirty[home.copy] = None
+
+    def unsettle(self, stream: str) -> None:
+        """The stream has no directory after all."""
+        home = self._by_stream.get(stream)
+        if home is not None and home.copy is not self._shared:
+            self._dirty.pop(home.copy, None)
+            home.copy = self._shared
+            self._shared.homes[home] = None
+            self._shared.end = 0
+            self._dirty[self._shared] = None
+
+    def _leave(self, home: _Home) -> None:
+        """The keys of a stream are not kept in the copy of many any more."""
+        del self._shared.homes[home]
+        for key in home.keys:
+            self._stage(self._shared, KeyChange(DELETE, key.encode(), b""))
 
     def drop(self, stream: str) -> None:
         """The stream is deleted, and its directory with the copy."""
         self._found.pop(stream, None)
         home = self._by_stream.pop(stream, None)
-        if home is not None:
-            self._dirty.pop(home, None)
-            for key in home.keys:
-                del self._homes[key]
+        if home is None:
+            return
+        if home.copy is self._shared:
+            self._leave(home)
+        else:
+            self._dirty.pop(home.copy, None)
+        for key in home.keys:
+            del self._homes[key]
 
     def take(self, values: Values, versions: Mapping[str, int]) -> list[SpareWrite]:
         """What the next batch is to write."""
-        homes, self._dirty = [*self._dirty], {}
-        self._flying.append(homes)
+        copies, self._dirty = [*self._dirty], {}
+        self._flying.append(copies)
         writes: list[SpareWrite] = []
-        for home in homes:
-            directory = self._directory_of(home.stream)
+        for copy in copies:
+            directory = self._directory_of(copy.stream)
             if directory is None:
                 continue
             path = f"{directory}/{SPARE}"
             if path in self._stale:
                 self._stale.discard(path)
-                home.end = 0
-            home.found = None
-            writes.append(home.write(path, values, versions, self._new_salt))
+                copy.end = 0
+            copy.found = None
+            writes.append(copy.write(path, values, versions, self._new_salt))
         return writes
 
     def complete(self) -> None:
@@ -250,20 +295,21 @@ class Spares:
 
     def fail(self) -> None:
         """Have these copies written anew: none in flight was written."""
-        for homes in self._flying:
-            for home in homes:
-                if self._by_stream.get(home.stream) is home:
-                    home.end = 0
-                    self._dirty[home] = None
+        for copies in self._flying:
+            for copy in copies:
+                home = self._by_stream.get(copy.stream)
+                if copy is self._shared or (home is not None and home.copy is copy):
+                    copy.end = 0
+                    self._dirty[copy] = None
         self._flying.clear()
 
 
-class _Home:
-    """One stream's copy as far as it is written."""
+class _Copy:
+    """One file as far as it is written: the copy of one stream, or of all that have no directory."""
 
     def __init__(self, stream: str, found: Spare | None) -> None:
         self.stream = stream
-        self.keys: dict[str, None] = {}
+        self.homes: dict[_Home, None] = {}  # what is kept in it
         self.found: dict[str, tuple[int, bytes | None]] | None  # until it is written to
         self.found = found.entries if found is not None else None
         self.salt = found.salt if found is not None else 0
@@ -278,16 +324,28 @@ class _Home:
         if self.end and self.end <= max(_REWRITE_MIN, _REWRITE_RATIO * self.live):
             offset = self.end
             self.end += _size(staged)
-            return SpareWrite(path, offset, staged, self.salt, False)
+            return SpareWrite(path, offset, staged, self.salt, False, False)
         self.salt = new_salt()
         entries = [KeyChange(COMMIT, self.stream.encode(), b"")]
         entries += [
             KeyChange(PUT, key.encode(), values[key][0], put_stamp(versions[key]))
-            for key in self.keys
+            for home in self.homes
+            for key in home.keys
             if key in values
         ]
         self.end = self.live = FILE_HEADER_BYTES + _size(entries)
-        return SpareWrite(path, 0, entries, self.salt, True)
+        return SpareWrite(path, 0, entries, self.salt, True, not self.stream)
+
+
+class _Home:
+    """The keys of one stream, and where they are copied."""
+
+    __slots__ = ("copy", "keys")
+
+    def __init__(self, copy: _Copy) -> None:
+        self.copy = copy
+        self.keys: dict[str, None] = {}
+        copy.homes[self] = None
 
 
 def _size(entries: list[KeyChange]) -> int:

@@ -6,7 +6,8 @@
       lock                       who uses it
       format                     the number of its format (record.py)
       meta/journal-00000001      metadata (meta.py)
-      streams/<name>/…           one directory per stream (segment.py, record.py, spare.py)
+      meta/spare                 second copies, of streams without a directory (spare.py)
+      streams/<name>/…           one directory per stream that ever held something (segment.py, record.py)
       trash/                     deleted streams on their way out
       quarantine/                what recovery put aside; never removed
 

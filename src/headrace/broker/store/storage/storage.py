@@ -9,7 +9,7 @@ import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from ....clock import Clock, SystemClock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
 from ..commit.commit import Batch, Committer
-from ..commit.writer import Work, Writer
+from ..commit.writer import Writer
 from ..io.files import DirectoryLock, FileSystem, LocalFiles, explain, write_all
 from ..io.findings import Finding, Quarantine
 from ..log.appends import ExpiryOf
@@ -28,8 +28,8 @@ from ..log.memory_log import MemoryLog
 from ..log.reader import SegmentCache
 from ..log.removals import Part
 from ..meta.journal import JournalWriter, open_journal
-from ..meta.meta import Meta
-from ..meta.spare import Spares, mend
+from ..meta.meta import UNSETTLED, Meta
+from ..meta.spare import Spares, mend, read_spare
 from ..recovery import open_log
 from .layout import HANDLES, Layout, Opening, Salts, each_ones_handles, opening
 from .scrub import SealedFile, read_everything, sealed_files
@@ -41,15 +41,22 @@ _LOOK_NS: Final = 1_000_000_000
 _ROOM_BYTES: Final = 256 * 1024
 
 
+class Deleted(NamedTuple):
+    """A stream that is deleted: where it lies, None in memory, and whether it was noted as being nowhere."""
+
+    name: str
+    directory: str | None
+    log: FileLog | MemoryLog | None
+    was_unsettled: bool
+
+
 class Staged(msgspec.Struct, eq=False):
-    """What the next flush will take: streams that changed, were made or deleted, and file work."""
+    """What the next flush will take: streams that changed, were made or deleted, and what moves away."""
 
     dirty: dict[FileLog | MemoryLog, None] = msgspec.field(default_factory=dict)
     created: list[FileLog | MemoryLog] = msgspec.field(default_factory=list)
-    deleted: list[tuple[str, str | None, FileLog | MemoryLog | None]] = msgspec.field(
-        default_factory=list
-    )
-    work: Work = msgspec.field(default_factory=Work)
+    deleted: list[Deleted] = msgspec.field(default_factory=list)
+    retired: list[tuple[str, str]] = msgspec.field(default_factory=list)
     touched: bool = False  # whether the owner changed something, and is going to flush it
 
 
@@ -182,7 +189,10 @@ class FileStorage:
             fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
         )
         found = self._layout.streams(self._found)
-        in_use = bool(found.streams or found.nameless or found.barred)
+        shared = read_spare(fs, meta_directory, "")
+        if shared is not None:
+            found.spares[""] = shared
+        in_use = bool(found.streams or found.nameless or found.barred or found.spares)
         mend(opened, found.spares, self._found, in_use=in_use)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
         place, ns = self._lock.in_place, clock.monotonic_ns
@@ -227,6 +237,8 @@ class FileStorage:
         self._empty_trash = self._layout.empty_trash(self._found)
         if self._layout.has_trash():
             self._committer.submit(self._empty_trash)
+        for name in self.meta.unsettled():
+            self._look_for(name)
 
     # -- the port
 
@@ -281,11 +293,10 @@ class FileStorage:
             log = MemoryLog(name, self._mark_dirty)
         else:
             directory = self._layout.stream(name)
-            if any(source == directory for source, _ in self._staged.work.retired):
+            if any(source == directory for source, _ in self._staged.retired):
                 self._submit(_ignore_outcome)  # the old one must be gone before the new one is made
-            self._staged.work.directories.append(directory)
+            self.meta.unsettle(name)
             log = new_log(name, directory, self._cache)
-            self._staged.dirty[log] = None
         self._logs[name] = log
         self._staged.created.append(log)
         self._staged.touched = True
@@ -304,7 +315,10 @@ class FileStorage:
         if directory is None:
             raise StoreError(f"no stream {name!r} in the store")
         try:
-            log = open_log(name, directory, self._cache, self._quarantine, expiry_of)
+            if self.meta.is_unsettled(name) and not self._fs.exists(directory):
+                log = new_log(name, directory, self._cache)
+            else:
+                log = open_log(name, directory, self._cache, self._quarantine, expiry_of)
         except OSError as error:
             raise explain(error, f"opening stream {name!r}") from error
         self._unopened.pop(name, None)
@@ -349,8 +363,10 @@ class FileStorage:
         directory = self._unopened.pop(name, None)
         if log is None and directory is None:
             raise StoreError(f"no stream {name!r} in the store")
+        was_unsettled = self.meta.settle(name)
         self._spares.drop(name)
         staged = self._staged
+        staged.touched = True
         if log is not None:
             staged.dirty.pop(log, None)
             log.discard()
@@ -358,13 +374,11 @@ class FileStorage:
             directory = log.directory
         if log is not None and log in staged.created:
             staged.created.remove(log)
-            if directory is not None:
-                staged.work.directories.remove(directory)
             return
-        staged.deleted.append((name, directory, log))
-        staged.touched = True
-        if directory is not None:
-            staged.work.retired.append((directory, self._layout.trash()))
+        staged.deleted.append(Deleted(name, directory, log, was_unsettled))
+        is_nowhere = was_unsettled and isinstance(log, FileLog) and not log.is_placed
+        if directory is not None and not is_nowhere:
+            staged.retired.append((directory, self._layout.trash()))
 
     def flush(self, done: Callable[[Exception | None], None]) -> None:
         """Commit everything staged so far; ``done`` is called in the order of the flushes.
@@ -474,11 +488,14 @@ class FileStorage:
     def _fill(self, flight: Flight) -> None:
         batch, staged = flight.batch, flight.staged
         work = batch.work
-        work.directories, work.retired = staged.work.directories, staged.work.retired
+        work.retired = staged.retired
         for log in staged.dirty:
-            flight.parts.append((log, log.stage(work)))
+            part = log.stage(work)
+            flight.parts.append((log, part))
+            if part.made and self.failed is None:
+                self.meta.settle(log.name)
         work.meta = self.meta.take()
-        batch.nbytes = sum([sum(map(len, write.buffers)) for write in work.writes])
+        batch.nbytes = sum([write.nbytes for write in work.writes])
         self._pending_bytes += batch.nbytes
 
     def _succeed(self, flight: Flight) -> None:
@@ -507,6 +524,9 @@ class FileStorage:
             if self._logs.get(log.name) is log:
                 log.fail()
         self.meta.fail()
+        for name in [log.name for later in flights for log, part in later.parts if part.made]:
+            if self.failed is None and (name in self._logs or name in self._unopened):
+                self.meta.unsettle(name)
         if isinstance(error, StoreFullError) and not flight.own:
             self._room.lacks(error)
             self._cache.is_full = True
@@ -526,21 +546,40 @@ class FileStorage:
             self._logs.pop(log.name, None)  # or it was deleted since, and is listed as not opened
             self._unopened.pop(log.name, None)
             log.discard()
-        for name, directory, deleted in staged.deleted:
+            if self.failed is None:
+                self.meta.settle(log.name)
+        for name, directory, deleted, was_unsettled in staged.deleted:
             if directory is not None:
                 self._unopened[name] = directory
             elif deleted is not None:
                 self._logs[name] = deleted
                 deleted.fail()
+            if was_unsettled and self.failed is None:
+                self.meta.unsettle(name)
 
     # -- small things inside
 
     def _directory_of(self, name: str) -> str | None:
-        """The directory of a stream that has one, or will have by the next flush."""
+        """The directory of a stream that has one; for no name, that of what is kept of those without one."""
+        if not name:
+            return self._layout.meta
+        if self.meta.is_unsettled(name):
+            return None
         log = self._logs.get(name)
         return log.directory if isinstance(log, FileLog) else self._unopened.get(name)
 
+    def _look_for(self, name: str) -> None:
+        """See what there is of a stream that was noted as having no directory."""
+        directory = self._layout.stream(name)
+        self._places.identify(name, directory)
+        if name in self._unopened:
+            self.meta.settle(name)
+        elif name not in self._places.barred:
+            self._unopened[name] = directory
+            self.meta.keep_beside(UNSETTLED + name, name)
+
     def _put_aside(self, name: str) -> None:
+        self.meta.settle(name)
         self._spares.drop(name)
         try:
             self._quarantine.take(self._layout.stream(name), self.directory)

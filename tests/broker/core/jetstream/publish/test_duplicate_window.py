@@ -133,3 +133,13 @@ def test_what_a_start_finds_comes_before_what_was_added_since() -> None:
     assert [window.find(name, 60) for name in (b"a", b"b", b"new")] == [3, 7, 9]
     assert [window.find(name, 115) for name in (b"a", b"b", b"new")] == [0, 7, 9]
     assert (window.last_id, window.last_sequence) == (b"new", 9)
+
+
+def test_ids_are_noted_whatever_the_order_and_where_a_message_between_them_has_none() -> None:
+    window = DuplicateWindow(100)
+    window.notes_left = True
+    for sequence in (3, 4, 7):
+        window.add(b"%d" % sequence, sequence, 0)
+    window.left([3, 9, 4])
+    noted = {run.first + n: each for run in window.take_left() for n, each in enumerate(run.ids)}
+    assert noted == {3: b"3", 4: b"4"}

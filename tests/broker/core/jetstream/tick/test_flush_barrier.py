@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from headrace.broker.core.jetstream.engine.registry import STATE
+from headrace.broker.core.jetstream.tick.flush_barrier import PubAcks
 from headrace.errors import StoreFailedError, StoreFullError
 from jetstream_world import Client, HeldStorage, Inbox, World, publication
 
@@ -255,3 +257,14 @@ def test_a_stop_takes_it_along() -> None:
     made.hub.shutdown()
     again = World(made.storage)
     assert again.streams["S"].consumers["C"].state.floor_stream == 1
+
+
+def test_what_an_acknowledgement_says_more_is_of_its_own_flush() -> None:
+    acks = PubAcks("S")
+    acks.waiting.append((1, b"first"))
+    release = acks.begin_flush()
+    acks.add_duplicate(1, b"second")
+    after = acks.begin_flush()
+    bus: Any = None
+    assert release(bus, None) == [(b"first", b'{"stream":"S","seq":1}')]
+    assert after(bus, None) == [(b"second", b'{"stream":"S","seq":1,"duplicate":true}')]

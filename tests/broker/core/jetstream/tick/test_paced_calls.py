@@ -1,4 +1,4 @@
-"""A commit makes and removes a few directories only, however many streams are asked for; order stays."""
+"""A commit removes a few directories only, however many streams are deleted; order stays."""
 
 from __future__ import annotations
 
@@ -12,16 +12,12 @@ MANY = 3 * DIRECTORIES_PER_COMMIT
 
 
 class CountingStorage(HeldStorage):
-    """Tells how many streams were made and deleted for each flush."""
+    """Tells how many streams were deleted for each flush."""
 
     def __init__(self) -> None:
         super().__init__()
         self.staged = 0
         self.per_flush: list[int] = []
-
-    def create_stream(self, name, *, memory=False):  # type: ignore[no-untyped-def]
-        self.staged += 1
-        return super().create_stream(name, memory=memory)
 
     def delete_stream(self, name: str) -> None:
         self.staged += 1
@@ -55,37 +51,48 @@ def kinds(client: Client, answers: object) -> list[str]:
     return found
 
 
-def test_streams_beyond_a_few_wait_for_the_next_commit_and_so_does_what_follows() -> None:
+def made(world: World) -> Client:
+    """A client that has made so many streams, with one commit."""
+    client = world.client()
+    answers = client.subscribe(b"made")
+    client.send(b"".join(create(number, b"made") for number in range(MANY)))
+    world.settle()
+    assert kinds(client, answers) == ["stream_create_response"] * MANY
+    return client
+
+
+def test_deletions_beyond_a_few_wait_for_the_next_commit_and_so_does_what_follows() -> None:
     storage = CountingStorage()
     world = World(storage)
-    client, other = world.client(), world.client()
+    client, other = made(world), world.client()
     answers = client.subscribe(b"answers")
-    # Each message goes to the stream asked for just before it: that it is taken proves the order.
-    client.send(b"".join(create(n) + frame(f"s.{n}", b"x") for n in range(MANY)))
+    # Each message goes to the stream made anew just before it: that it is taken proves the order.
+    client.send(b"".join(delete(n) + create(n) + frame(f"s.{n}", b"x") for n in range(MANY)))
+    assert other.api("INFO")["streams"] == MANY  # somebody else is answered meanwhile
     world.settle()
-    made = ["stream_create_response", "ack"] * MANY
-    assert sorted(kinds(client, answers)) == sorted(made)
-    assert max(storage.per_flush) == DIRECTORIES_PER_COMMIT  # it was full, and never more
+    told = ["stream_delete_response", "stream_create_response", "ack"] * MANY
+    assert sorted(kinds(client, answers)) == sorted(told)
     client.send(b"".join(map(delete, range(MANY))))
-    assert other.api("INFO")["streams"] > 0  # somebody else is answered meanwhile
+    assert other.api("INFO")["streams"] > 0
     world.settle()
     assert kinds(client, answers) == ["stream_delete_response"] * MANY
-    assert max(storage.per_flush) == DIRECTORIES_PER_COMMIT
+    assert max(storage.per_flush) == DIRECTORIES_PER_COMMIT  # it was full, and never more
     assert other.api("INFO")["streams"] == 0
 
 
 def test_who_waits_for_a_commit_is_not_read_and_goes_on_after_it() -> None:
     storage = CountingStorage()
     world = World(storage)
-    client, other = world.client(), world.client()
+    client, other = made(world), world.client()
     answers, theirs = client.subscribe(b"answers"), other.subscribe(b"theirs")
     storage.hold = True
-    client.send(b"".join(map(create, range(MANY))))
+    client.send(b"".join(map(delete, range(MANY))))
     world.settle()
     assert client.session.holds_input  # the shell reads no more of it
     assert not client.session.wants_slice  # and gives it no turn that it could not use
     other.send(frame("$JS.API.STREAM.NAMES", b"", b"theirs"))
-    assert len(json.loads(theirs.take()[0].payload)["streams"]) <= 2 * DIRECTORIES_PER_COMMIT
+    left = json.loads(theirs.take()[0].payload)["streams"]
+    assert len(left) >= MANY - 2 * DIRECTORIES_PER_COMMIT
     storage.hold = False
     while storage.held:
         storage.release()
@@ -98,29 +105,29 @@ def test_who_waits_for_a_commit_is_not_read_and_goes_on_after_it() -> None:
 def test_a_client_that_hangs_up_while_it_waits_stops_nobody_else() -> None:
     storage = CountingStorage()
     world = World(storage)
-    client, other = world.client(), world.client()
+    client, other = made(world), world.client()
     storage.hold = True
-    client.send(b"".join(map(create, range(MANY))))
+    client.send(b"".join(map(delete, range(MANY))))
     world.settle()
     answers = other.subscribe(b"theirs")
-    other.send(create(99, b"theirs"))
+    other.send(frame(f"$JS.API.STREAM.DELETE.S{MANY - 1}", b"", b"theirs"))
     client.session.disconnected()
     storage.hold = False
     while storage.held:
         storage.release()
         world.tick()
         world.settle()
-    assert kinds(other, answers) == ["stream_create_response"]
+    assert kinds(other, answers) == ["stream_delete_response"]
     assert not other.session.holds_input
 
 
 def test_calls_that_wait_are_answered_when_the_commit_before_fails() -> None:
     storage = CountingStorage()
     world = World(storage)
-    client = world.client()
+    client = made(world)
     answers = client.subscribe(b"answers")
     storage.hold = True
-    client.send(b"".join(map(create, range(MANY))))
+    client.send(b"".join(map(delete, range(MANY))))
     storage.fail = StoreFullError("full")
     storage.release()
     storage.fail, storage.hold = None, False
@@ -134,10 +141,17 @@ def test_calls_that_wait_are_answered_when_the_commit_before_fails() -> None:
     assert not client.session.holds_input
 
 
-def test_streams_in_memory_wait_for_nothing() -> None:
+def test_streams_are_made_with_one_commit_and_wait_for_nothing() -> None:
     storage = CountingStorage()
     world = World(storage)
     client = world.client()
     answers = client.subscribe(b"answers")
-    client.send(b"".join(create(n, storage="memory") for n in range(MANY)))
-    assert len(kinds(client, answers)) == MANY
+    storage.hold = True
+    client.send(b"".join(create(n) for n in range(MANY)))
+    world.settle()
+    assert not client.session.holds_input
+    while storage.held:
+        storage.release()
+        world.tick()
+        world.settle()
+    assert kinds(client, answers) == ["stream_create_response"] * MANY

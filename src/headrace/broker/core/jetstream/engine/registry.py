@@ -282,8 +282,6 @@ class Registry:
             store = context.storage.create_stream(config.name, memory=config.storage == "memory")
         except StoreError as error:
             raise Refused(Errors.STREAM_CREATE, err=error) from error
-        if config.storage == "file":
-            context.barrier.paced.count()
         if config.first_seq > 1:
             store.reset_first(config.first_seq)
         created_ns = context.clock.now_ns()

@@ -172,9 +172,10 @@ class DuplicateWindow:
     # -- messages that leave
 
     def left(self, sequences: Sequence[int]) -> None:
-        """Messages left the stream: note their ids, for ``take_left``."""
+        """Messages left the stream, in whatever order: note their ids, for ``take_left``."""
         if not self.notes_left or not self._count or not sequences:
             return
+        sequences = sorted(sequences)
         first, stop = sequences[0], sequences[-1] + 1
         if stop - first == len(sequences) and sequences == [*range(first, stop)]:
             self._note_range(first, stop)

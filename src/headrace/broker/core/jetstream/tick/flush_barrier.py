@@ -9,16 +9,17 @@ each engine that has staged something takes part in the next flush (``Commits``)
 acknowledgement that left with another account's flush would not know that the flush had failed.
 
 ``Turns`` are the turns of the loop that the engines of one storage share; ``PacedCalls`` makes calls one
-in each of them. Making or removing a directory takes the loop a fraction of a millisecond to stage, and
-the disk two syncs to commit. Whoever sends thousands of such calls would have a commit of seconds, which
-everybody's acknowledgements wait for. So the calls beyond a few wait for the next commit, in the order
-they came, and their clients with them: what a client says behind such a call is handled behind it.
+in each of them. Removing a directory, or making one for a restore, takes the loop a fraction of a
+millisecond to stage, and the disk two syncs to commit. Whoever sends thousands of such calls would have a
+commit of seconds, which everybody's acknowledgements wait for. So the calls beyond a few wait for the next
+commit, in the order they came, and their clients with them: what a client says behind such a call is
+handled behind it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -33,6 +34,7 @@ from ...timers import Timer, TimerQueue
 
 DIRECTORIES_PER_COMMIT: Final = 8
 _DUPLICATE: Final = b',"duplicate":true'
+_NO_EXTRAS: Final[Mapping[int, bytes]] = {}
 _SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without forcing a commit
 
 
@@ -166,13 +168,15 @@ class PubAcks:
     def begin_flush(self) -> Release:
         """What releases the acknowledgements gathered so far; gathering starts anew."""
         waiting, self.waiting = self.waiting, []
+        if not self._extras:
+            return partial(self._release, waiting, _NO_EXTRAS)
         extras, self._extras = self._extras, {}
         return partial(self._release, waiting, extras)
 
     def _release(
         self,
         waiting: list[tuple[int, bytes]],
-        extras: dict[int, bytes],
+        extras: Mapping[int, bytes],
         _bus: Bus,
         error: Exception | None,
     ) -> list[tuple[bytes, bytes]]:
