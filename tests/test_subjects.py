@@ -15,15 +15,14 @@ from headrace.subjects import (
     SubjectFilter,
     check_pattern,
     check_subject,
-    fnv1a_32,
     is_literal,
     is_subset,
     is_valid_pattern,
     is_valid_subject,
     matches,
     overlaps,
-    partition,
 )
+from headrace.transforms import fnv1a_32, partition
 
 # Every subject of up to four tokens over three words: three, so that one is always in no pattern made
 # of the first two, which is what makes brute force exact.

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import peers
 from headrace.errors import InvalidSubjectError
-from headrace.subjects import is_valid_subject, partition
-from headrace.transforms import SubjectTransform
+from headrace.subjects import is_valid_subject
+from headrace.transforms import SubjectTransform, partition
 from headrace.wire import MSG, PONG, Frame, Parser, encode
 
 EXAMPLES = [

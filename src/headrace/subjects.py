@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final, TypeAlias, final
 
 from .errors import InvalidSubjectError
@@ -23,7 +23,6 @@ __all__ = [
     "carried",
     "check_pattern",
     "check_subject",
-    "fnv1a_32",
     "is_carried",
     "is_literal",
     "is_subset",
@@ -31,7 +30,6 @@ __all__ = [
     "is_valid_subject",
     "matches",
     "overlaps",
-    "partition",
 ]
 
 _ONE: Final = b"*"
@@ -182,23 +180,6 @@ class SubjectFilter:
 
     def __reduce__(self) -> tuple[type[SubjectFilter], tuple[tuple[bytes, ...]]]:
         return SubjectFilter, (self.patterns,)
-
-
-def fnv1a_32(data: bytes) -> int:
-    """The 32-bit FNV-1a hash."""
-    value = 2166136261
-    for byte in data:
-        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
-    return value
-
-
-@lru_cache(maxsize=65_536)
-def partition(tokens: bytes, n: int) -> int:
-    """The partition in ``[0, n)`` that NATS's ``partition()`` assigns to the concatenated ``tokens``.
-
-    Tokens are joined without a separator; in a whole subject the dots count. ``n`` of 0 gives 0.
-    """
-    return fnv1a_32(tokens) % n if n else 0
 
 
 def _is_text(subject: bytes) -> bool:

@@ -28,9 +28,9 @@ from functools import lru_cache, partial
 from typing import Final, NoReturn, final
 
 from .errors import InvalidSubjectError
-from .subjects import SubjectFilter, check_pattern, is_valid_subject, partition
+from .subjects import SubjectFilter, check_pattern, is_valid_subject
 
-__all__ = ["SubjectTransform"]
+__all__ = ["SubjectTransform", "fnv1a_32", "partition"]
 
 _REMEMBERED_SUBJECTS: Final = 32_768
 _INT_MAX: Final = 2**31 - 1
@@ -247,3 +247,20 @@ _NAMES: Final = (
 
 def _shown(raw: bytes) -> str:
     return repr(raw.decode(errors="backslashreplace"))
+
+
+def fnv1a_32(data: bytes) -> int:
+    """The 32-bit FNV-1a hash."""
+    value = 2166136261
+    for byte in data:
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return value
+
+
+@lru_cache(maxsize=65_536)
+def partition(tokens: bytes, n: int) -> int:
+    """The partition in ``[0, n)`` that NATS's ``partition()`` assigns to the concatenated ``tokens``.
+
+    Tokens are joined without a separator; in a whole subject the dots count. ``n`` of 0 gives 0.
+    """
+    return fnv1a_32(tokens) % n if n else 0

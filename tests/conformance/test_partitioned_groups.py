@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from headrace.subjects import partition
+from headrace.transforms import partition
 from waiting import until
 
 SECOND = 1_000_000_000

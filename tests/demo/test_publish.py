@@ -12,7 +12,7 @@ from headrace.demo.publish import GROUP, PARTITIONS, STREAM, FlightStream
 from headrace.embedded import Broker as Embedded
 from headrace.errors import ConnectFailedError, ConnectionClosedError
 from headrace.groups.record.names import elastic_stream
-from headrace.subjects import partition
+from headrace.transforms import partition
 from waiting import until
 
 if TYPE_CHECKING:

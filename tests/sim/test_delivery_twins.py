@@ -19,8 +19,8 @@ from headrace.broker.core.jetstream.consumer import delivery_pass, push
 from headrace.broker.core.jetstream.consumer.acks import AckDispatch, Acks
 from headrace.broker.core.jetstream.consumer.backlog import LastPerSubject
 from headrace.broker.core.jetstream.consumer.delivery_pass import Sender
+from headrace.broker.core.jetstream.consumer.priority_policies import Overflow
 from headrace.broker.core.jetstream.consumer.pull_path import PullPath
-from headrace.broker.core.jetstream.consumer.pull_queue import Overflow
 from headrace.broker.core.jetstream.consumer.pull_recipients import PullRecipients
 from headrace.broker.core.jetstream.consumer.push import PushRecipients
 from headrace.broker.core.net import publishing

@@ -16,8 +16,8 @@ from headrace import StreamConfig, StreamSource, SubjectTransformConfig, sync
 from headrace.cli.stream import repartition
 from headrace.cli.stream.copy import RepartitionError, numbering_of
 from headrace.errors import HeadraceError
-from headrace.subjects import partition
 from headrace.sync import groups
+from headrace.transforms import partition
 from waiting import until_here
 
 Run = Callable[..., Any]

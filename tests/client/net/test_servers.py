@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client.net.handshake import Credentials, parse_servers
-from headrace.client.net.servers import ServerPool, backoff
+from headrace.client.net.reconnect import backoff
+from headrace.client.net.servers import ServerPool
 from headrace.client.nuid import Nuid, base62
 
 

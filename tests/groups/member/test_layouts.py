@@ -169,7 +169,7 @@ async def test_a_static_group_reads_its_stream_once_between_its_members(
 
 def _of(numbers: range, partitions: tuple[int, ...]) -> set[int]:
     """Which messages are in these partitions, by the keys that were seen there."""
-    from headrace.subjects import partition
+    from headrace.transforms import partition
 
     return {n for n in numbers if partition(b"k%d" % (n % 8), 4) in partitions}
 

@@ -13,7 +13,7 @@ from headrace.spark.frames import Chunk
 from headrace.spark.options import PartitionRule
 from headrace.spark.tasks.bad_messages import BadMessage, BadMessageError
 from headrace.spark.tasks.batch_builder import BatchBuilder, Selection
-from headrace.subjects import partition
+from headrace.transforms import partition
 
 ALL = tuple(COLUMNS)
 

@@ -15,12 +15,14 @@ from ...errors import (
     ConnectFailedError,
     ConnectionClosedError,
 )
+from ...retries import pause_s
 from .handshake import ServerAddress
 from .link import Link
 from .options import Options
-from .servers import ServerPool, backoff
+from .servers import ServerPool
 
 STILL_WAITING_S: Final = 10.0
+_JITTER: Final = 0.5
 
 _log = logging.getLogger("headrace.client")
 
@@ -86,6 +88,14 @@ EAGER_PAUSE_S: Final = 0.25
 """For so long after a loss pauses grow to no more than this: most servers that restart are back by then."""
 
 _REFUSALS_MAX = 2  # the same server refusing the credentials again will not change its mind
+
+
+def backoff(failures: int, first: float, most: float, source: random.Random) -> float:
+    """Seconds to wait after the ``failures``-th failure in a row (from 1): doubling, capped, jittered.
+
+    The random part takes away up to half, so clients that lost a server together return apart.
+    """
+    return pause_s(failures, first, most) * (1.0 - _JITTER * source.random())
 
 
 class ServerGoneError(ConnectionClosedError):

@@ -1,4 +1,4 @@
-"""Which server to try next, and how long to wait before it. Pure: randomness is handed in."""
+"""Which server to try next. Pure: randomness is handed in."""
 
 from __future__ import annotations
 
@@ -6,21 +6,9 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final
 
 from ...errors import ConfigurationError
-from ...retries import pause_s
 from .handshake import ServerAddress, parse_server
-
-_JITTER: Final = 0.5
-
-
-def backoff(failures: int, first: float, most: float, random: Random) -> float:
-    """Seconds to wait after the ``failures``-th failure in a row (from 1): doubling, capped, jittered.
-
-    The random part takes away up to half, so clients that lost a server together return apart.
-    """
-    return pause_s(failures, first, most) * (1.0 - _JITTER * random.random())
 
 
 @dataclass(slots=True, eq=False)

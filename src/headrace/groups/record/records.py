@@ -18,8 +18,8 @@ import msgspec
 
 from ...api.base import DocumentError, read_json
 from ...api.streams import SubjectTransformConfig
-from ...subjects import check_subject, matches, partition
-from ...transforms import SubjectTransform
+from ...subjects import check_subject, matches
+from ...transforms import SubjectTransform, partition
 from ..errors import GroupConfigurationError, GroupRecordError
 from . import validation
 from .assignment import MemberMapping, PartitioningFilter, assign, filter_subjects, key_positions

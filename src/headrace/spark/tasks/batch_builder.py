@@ -14,7 +14,8 @@ from ...api.acks import parse_ack_subject
 from ...api.times import parse_time
 from ...errors import ConfigurationError, ProtocolError
 from ...sink_markers import HEADER_LINE, SPACE, is_marker
-from ...subjects import SubjectFilter, partition
+from ...subjects import SubjectFilter
+from ...transforms import partition
 from ...wire import parse_headers
 from ..columns import COLUMNS, Wanted
 from ..decoding.decoder import Columns as DecodedColumns

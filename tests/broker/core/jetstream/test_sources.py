@@ -11,7 +11,7 @@ from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.consumer.consumer import Consumer, ConsumerMarks
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.errors import StoreFullError
-from headrace.subjects import partition
+from headrace.transforms import partition
 from jetstream_world import SECOND, Client, HeldStorage, World
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.core.jetstream.consumer.delivery_state import DeliveryState
-from headrace.broker.core.jetstream.consumer.pulls import Handover
+from headrace.broker.core.jetstream.consumer.pinning import Handover
 
 SECOND = 1_000_000_000
 WAIT = 10 * SECOND

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.core.jetstream import JetStreamOptions
-from headrace.subjects import partition
+from headrace.transforms import partition
 from jetstream_world import Client, World
 
 SECOND = 1_000_000_000

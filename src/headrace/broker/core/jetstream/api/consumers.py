@@ -49,7 +49,7 @@ from ..config.consumer import (
 from ..config.options import JetStreamOptions, Refused
 from ..config.sizes import check_ranges, check_request_size, with_checked_texts
 from ..consumer.consumer import Consumer
-from ..consumer.pull_queue import PinnedClient
+from ..consumer.priority_policies import PinnedClient
 from ..context import Context
 from ..stream.stream import Stream
 from .dispatcher import ApiAnswer, ApiDispatcher, Assets, Call, dynamic_metadata, page_of, stream_of

@@ -28,7 +28,8 @@ from ...ports import Origin, StreamStore, Target
 from ...server_headers import with_own_places, with_place
 from ..config.sizes import check_ranges, check_request_size, with_checked_texts
 from ..context import Context
-from ..headers import required_level_too_high, status, unreadable, with_headers
+from ..headers import required_level_too_high, with_headers
+from ..statuses import status, unreadable
 from ..stream.stream import Stream
 from .dispatcher import ApiDispatcher, Assets
 from .messages import find_unexpired

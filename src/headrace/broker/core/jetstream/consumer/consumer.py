@@ -12,14 +12,15 @@ from .....identity import MessageIdentity, Sameness, compare
 from .....snapshots.contents import ConsumerState
 from .....subjects import SubjectFilter
 from ..context import Context
-from ..headers import CONSUMER_DELETED, SERVER_SHUTDOWN, status, unreadable
+from ..statuses import CONSUMER_DELETED, SERVER_SHUTDOWN, status, unreadable
 from ..tick.retry import Unread
 from . import journal
 from .acks import Acks
 from .backlog import Backlog, ReadTogether, safe_sequence, start_sequence
 from .delivery_pass import DeliveryPass, PassEnd, Recipients, Sender
 from .delivery_state import DeliveryState, Entry
-from .pull_queue import PullQueue, make_policy
+from .priority_policies import make_policy
+from .pull_queue import PullQueue
 from .pull_recipients import PullRecipients
 from .pulls import Pulls
 from .push import Push, PushRecipients

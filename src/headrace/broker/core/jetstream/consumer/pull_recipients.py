@@ -10,9 +10,10 @@ from typing import Final
 from .....message import StoredRow
 from ...ports import Target
 from ...server_headers import with_place, with_places
-from ..headers import BATCH_COMPLETED, SIZE_EXCEEDS
+from ..statuses import BATCH_COMPLETED, SIZE_EXCEEDS
 from .delivery_pass import PassEnd, Sender
-from .pull_queue import SERVE, SKIP, EndRequest, Policy, PullQueue, Thresholds, WaitingRequest
+from .priority_policies import SERVE, SKIP, Policy
+from .pull_queue import EndRequest, PullQueue, Thresholds, WaitingRequest
 from .view import ConsumerView
 
 _NEVER: Final = 1 << 62

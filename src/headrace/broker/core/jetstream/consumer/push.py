@@ -24,7 +24,8 @@ from .....limits import (
 from .....message import StoredRow
 from ...net.subscription import Outgoing
 from ...ports import Origin, Target, Watch
-from ..headers import heartbeat, reached, status, with_headers
+from ..headers import reached, with_headers
+from ..statuses import heartbeat, status
 from .acks import Acks
 from .delivery_pass import PassEnd, Sender
 from .view import ConsumerView

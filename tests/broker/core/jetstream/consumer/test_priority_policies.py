@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.api.consumers import ConsumerConfig, PullRequest
-from headrace.broker.core.jetstream.consumer.pull_queue import (
+from headrace.broker.core.jetstream.consumer.priority_policies import (
     SERVE,
     SKIP,
     PinnedClient,
-    PullTerms,
-    WaitingRequest,
     make_policy,
 )
-from headrace.broker.core.jetstream.headers import WRONG_PIN_ID
+from headrace.broker.core.jetstream.consumer.pull_queue import PullTerms, WaitingRequest
+from headrace.broker.core.jetstream.statuses import WRONG_PIN_ID
 
 SECOND = 1_000_000_000
 
