@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headrace.errors import HeadraceError, InvalidSubjectError
 from headrace.subjects import (
     SubjectFilter,
+    are_valid_patterns,
     check_pattern,
     check_subject,
     fnv1a_32,
@@ -127,6 +128,17 @@ def test_matching_follows_the_definition() -> None:
                 pattern,
                 subject,
             )
+
+
+@given(
+    st.lists(
+        patterns | st.binary(max_size=3) | st.text("a.*> é\n", max_size=6).map(str.encode),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_patterns_are_valid_together_if_each_of_them_is(some: list[bytes]) -> None:
+    assert are_valid_patterns(some) == all(map(is_valid_pattern, some))
 
 
 @given(patterns, patterns)

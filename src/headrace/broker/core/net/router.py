@@ -32,7 +32,7 @@ from ..budget import LOOK_AT_ONCE
 from ..ports import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
 from .output import head_of, tail_of
 from .subscription import FanOut, GuardedSubscription, SinkTarget, Subscription
-from .trie import Leaf, Node, Trie
+from .trie import Leaf, Place, Trie
 
 if TYPE_CHECKING:
     from .output import Output
@@ -272,7 +272,7 @@ def _published_as_one(router: Router, messages: Sequence[tuple[bytes, bytes]]) -
 
 
 Receiver = Subscription | Sink
-_Literals = dict[bytes, Node[Receiver]]
+_Literals = dict[bytes, Place[Receiver]]
 
 
 class Router:
@@ -440,9 +440,8 @@ class Router:
     def acks(self) -> Route | None:
         """The receivers of every acknowledgement, if they are the same for all of them."""
         if self._acks is None:
-            leaves, nodes = self._trie.walk([*_ACK_PREFIX.split(b".")[:-1], b""])
-            if not any(node.literals or node.star or node.folded for node in nodes):
-                leaves += [node.tail for node in nodes if node.tail is not None]
+            leaves = self._trie.whole_below(_ACK_PREFIX.split(b".")[:-1])
+            if leaves is not None:
                 self._acks = self._join(leaves)
         return self._acks
 
@@ -587,7 +586,7 @@ class Router:
             return NOBODY
         trie = self._trie
         leaves, nodes = trie.walk(tokens)
-        trie.add_ends(nodes, last, leaves)
+        trie.add_ends(nodes, tokens, leaves)
         route = self._join(leaves)
         if subject.startswith(_ACK_PREFIX):
             return self.acks() or route
