@@ -20,6 +20,7 @@ from .errors import InvalidSubjectError
 
 __all__ = [
     "SubjectFilter",
+    "are_below",
     "are_valid_patterns",
     "carried",
     "check_pattern",
@@ -74,6 +75,23 @@ def are_valid_patterns(patterns: Sequence[bytes]) -> bool:
         together.count(b" ") == len(patterns) - 1
         and _PATTERNS.fullmatch(together) is not None
         and _is_text(together)
+    )
+
+
+def are_below(head: bytes, subjects: Sequence[bytes], *, deep: bool = False) -> bool:
+    """Whether each of these is a head, a dot and one more token; ``deep``: or more than one.
+
+    They are looked at together, as subjects that come together often begin alike. None has a line feed in it.
+    """
+    start = b"\n%b." % head
+    if not subjects[-1].startswith(start[1:]):
+        return False
+    text = b"\n%b\n" % b"\n".join(subjects)
+    if text.count(start) != len(subjects):
+        return False
+    # As many dots as in all the heads: then each has one token more, or none.
+    return deep or (
+        text.count(b".") == len(subjects) * start.count(b".") and start + b"\n" not in text
     )
 
 

@@ -27,6 +27,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from ....pattern_tree import are_literal
+from ....subjects import are_below
 from ....wire.frames import Frame
 from ..budget import LOOK_AT_ONCE
 from ..ports import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
@@ -261,11 +262,7 @@ def _published_as_one(router: Router, messages: Sequence[tuple[bytes, bytes]]) -
     take = None if subscription is None else subscription.send_payloads
     if take is None:
         return False
-    # Each subject is `head`, a dot and one more token: counted in all of them together.
-    start = b"\n" + head + b"."
-    text = b"\n" + b"\n".join([subject for subject, _ in messages])
-    count = len(messages)
-    if text.count(start) != count or text.count(b".") != count * start.count(b"."):
+    if not are_below(head, [subject for subject, _ in messages]):
         return False
     take(messages)
     return True
@@ -553,12 +550,15 @@ class Router:
                     break
         return count
 
+    def route_below(self, head: bytes) -> Route | None:
+        """The receivers of every subject ``<head>.<token>``, if they are known, and the same."""
+        entry = self._prefixes.get(head)
+        return None if entry is None or any(entry[1]) else entry[0]
+
     def sole_receiver_below(self, head: bytes) -> Subscription | None:
         """The one subscription that receives every subject ``<head>.<token>``, if it is known."""
-        entry = self._prefixes.get(head)
-        if entry is None or any(entry[1]):
-            return None
-        return _sole_receiver(entry[0])
+        route = self.route_below(head)
+        return None if route is None else _sole_receiver(route)
 
     def _member(self, group: tuple[Subscription, ...]) -> Subscription:
         """One member of a queue group, at random among those who keep up."""

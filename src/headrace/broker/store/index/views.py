@@ -16,7 +16,7 @@ from itertools import chain, compress
 from operator import and_
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ....subjects import is_literal
+from ....subjects import are_below, is_literal
 from .index import Segment, SubjectTable
 
 if TYPE_CHECKING:
@@ -202,17 +202,27 @@ class Matching:
     looked at together: as a rule each of a bucket's begins so.
     """
 
-    __slots__ = ("_below", "_is_whole", "_mask", "_matches", "_sids", "_table", "_tokens")
+    __slots__ = (
+        "_below",
+        "_is_deep",
+        "_is_whole",
+        "_mask",
+        "_matches",
+        "_sids",
+        "_table",
+        "_tokens",
+    )
 
     def __init__(self, table: SubjectTable, filter: SubjectFilter) -> None:
         self._table = table
         self._matches = filter.matches
         tokens = dict.fromkeys(pattern.partition(b".")[0] for pattern in filter.patterns)
         self._tokens = () if b"*" in tokens else tuple(tokens)
+        self._is_whole = all(pattern.partition(b".")[2] == b">" for pattern in filter.patterns)
         head, _, end = filter.patterns[0].rpartition(b".")
         is_below = len(filter.patterns) == 1 and end in (b"*", b">") and is_literal(head)
-        self._below = (head + b".", end) if is_below else None
-        self._is_whole = all(pattern.partition(b".")[2] == b">" for pattern in filter.patterns)
+        self._below = head if is_below else b""
+        self._is_deep = end == b">"
         self._mask = bytearray()
         self._sids: list[int] = []
 
@@ -221,7 +231,7 @@ class Matching:
         known, names = len(mask), self._table.names
         while self._below and known < len(names):
             block = names[known : known + _BLOCK]
-            if not _all_below(*self._below, block):
+            if not are_below(self._below, block, deep=self._is_deep):
                 break
             self._sids += range(known, known + len(block))
             mask += b"\1" * len(block)
@@ -269,19 +279,6 @@ class Matching:
             get = counts.get
             return sum(get(sid, 0) for sid in self._sids)
         return sum(count for sid, count in counts.items() if mask[sid])
-
-
-def _all_below(head: bytes, end: bytes, subjects: Sequence[bytes]) -> bool:
-    """Whether each of these matches a literal head and a wildcard; no subject has a line feed in it."""
-    if not subjects[-1].startswith(head):
-        return False
-    text = b"\n%b\n" % b"\n".join(subjects)
-    if text.count(b"\n" + head) != len(subjects):
-        return False
-    # As many dots as in all the heads: then each has one token more, or none.
-    return end == b">" or (
-        text.count(b".") == len(subjects) * head.count(b".") and b"\n%b\n" % head not in text
-    )
 
 
 def make_view(table: SubjectTable, filter: SubjectFilter | None) -> View:
