@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from headrace.errors import HeadraceError, InvalidSubjectError
 from headrace.subjects import (
     SubjectFilter,
+    are_below,
+    are_valid_patterns,
     check_pattern,
     check_subject,
     is_literal,
@@ -126,6 +128,37 @@ def test_matching_follows_the_definition() -> None:
                 pattern,
                 subject,
             )
+
+
+@given(
+    st.lists(
+        patterns | st.binary(max_size=3) | st.text("a.*> é\n", max_size=6).map(str.encode),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_patterns_are_valid_together_if_each_of_them_is(some: list[bytes]) -> None:
+    assert are_valid_patterns(some) == all(map(is_valid_pattern, some))
+
+
+@given(
+    st.sampled_from([b"a", b"a.b"]),
+    st.lists(
+        st.sampled_from(
+            [b"a", b"a.b", b"a.c", b"a.b.c", b"a.b.", b"a.", b"a.b.c.a.b.c", b"b.a.b.c"]
+        )
+        | st.text("ab.", min_size=1, max_size=6).map(str.encode),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_subjects_are_below_a_head_if_each_of_them_is(head: bytes, some: list[bytes]) -> None:
+    def is_below(subject: bytes) -> bool:
+        above, _dot, last = subject.rpartition(b".")
+        return above == head and last != b""
+
+    assert are_below(head, some) == all(map(is_below, some))
+    assert are_below(head, some, deep=True) == all(s.startswith(head + b".") for s in some)
 
 
 @given(patterns, patterns)

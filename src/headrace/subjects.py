@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeAlias, final
 
@@ -20,6 +20,8 @@ from .errors import InvalidSubjectError
 
 __all__ = [
     "SubjectFilter",
+    "are_below",
+    "are_valid_patterns",
     "carried",
     "check_pattern",
     "check_subject",
@@ -42,6 +44,10 @@ _TOKEN: Final = rb"(?![*>](?:\.|\Z))[^\x00-\x20\x7f.]+"
 _SUBJECT: Final = re.compile(rb"%b(?:\.%b)*" % (_TOKEN, _TOKEN))
 _PATTERN_TOKEN: Final = rb"(?!>(?:\.|\Z))[^\x00-\x20\x7f.]+"
 _PATTERN: Final = re.compile(rb"(?:%b\.)*(?:%b|>)" % (_PATTERN_TOKEN, _PATTERN_TOKEN))
+# The same for several, with spaces between them.
+_AMONG_TOKEN: Final = rb"(?!>(?:[. ]|\Z))[^\x00-\x20\x7f.]+"
+_AMONG: Final = rb"(?:%b\.)*+(?:%b|>)" % (_AMONG_TOKEN, _AMONG_TOKEN)
+_PATTERNS: Final = re.compile(rb"%b(?: %b)*+" % (_AMONG, _AMONG))
 _FORBIDDEN: Final = re.compile(rb"[\x00-\x20\x7f]")
 _CARRIED_TOKEN: Final = rb"(?![*>](?:\.|\Z))[^\t\n\r .]+"
 _CARRIED: Final = re.compile(rb"%b(?:\.%b)*" % (_CARRIED_TOKEN, _CARRIED_TOKEN))
@@ -58,6 +64,33 @@ def is_valid_subject(subject: bytes) -> bool:
 def is_valid_pattern(pattern: bytes) -> bool:
     """Whether ``pattern`` may be subscribed to: a subject, possibly with wildcards."""
     return _PATTERN.fullmatch(pattern) is not None and _is_text(pattern)
+
+
+def are_valid_patterns(patterns: Sequence[bytes]) -> bool:
+    """``is_valid_pattern`` of all of these, at least one, in a fraction of the time."""
+    together = b" ".join(patterns)
+    return (
+        together.count(b" ") == len(patterns) - 1
+        and _PATTERNS.fullmatch(together) is not None
+        and _is_text(together)
+    )
+
+
+def are_below(head: bytes, subjects: Sequence[bytes], *, deep: bool = False) -> bool:
+    """Whether each of these is a head, a dot and one more token; ``deep``: or more than one.
+
+    They are looked at together, as subjects that come together often begin alike. None has a line feed in it.
+    """
+    start = b"\n%b." % head
+    if not subjects[-1].startswith(start[1:]):
+        return False
+    text = b"\n%b\n" % b"\n".join(subjects)
+    if text.count(start) != len(subjects):
+        return False
+    # As many dots as in all the heads: then each has one token more, or none.
+    return deep or (
+        text.count(b".") == len(subjects) * start.count(b".") and start + b"\n" not in text
+    )
 
 
 def is_carried(subject: bytes) -> bool:

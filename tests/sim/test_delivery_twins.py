@@ -46,6 +46,13 @@ def _as_stored_with_headers(args: tuple[Any, ...], result: Any) -> bool:
     return len(args[1]) > 1 and any(row[2] for row in args[1]) and args[0].messages_max < 0
 
 
+def _as_listed(args: tuple[Any, ...], result: Any) -> bool:
+    """Of these rows only the subjects and numbers differ, as of the keys of a bucket."""
+    rows = args[1]
+    alike = len(rows) > 1 and len({row[2] for row in rows}) == 1 and bool(rows[0][2])
+    return alike and not any(row[3] for row in rows) and args[0].messages_max < 0
+
+
 def _took_a_run(args: tuple[Any, ...], result: Any) -> bool:
     """Acknowledgements behind something else were taken together."""
     _, hand_over, frames = args
@@ -93,6 +100,7 @@ PATHS = {
     "to requests in turn": Path(PullRecipients, "_send_in_turn", _served_some),
     "frames of rows": Path(Subscription, "send_stored", _as_stored),
     "frames of rows with headers": Path(Subscription, "send_stored", _as_stored_with_headers),
+    "frames of keys": Path(Subscription, "send_stored", _as_listed),
     "acks between pulls": Path(Session, "_hand_over", _took_a_run),
     "rows handed over": Path(_FrameSubscription, "_put", entered),
     "pushed as stored": Path(Sender, "send_stored", _pushed),
@@ -544,6 +552,11 @@ def test_deliveries_are_the_same_in_every_manner(kind: str) -> None:
         lives()
     wanted = [(manner, way) for manner in (LIBRARY, IN_PROCESS) for way in FAST_WAYS]
     wanted += [(LIBRARY, way) for way in AS_WRITTEN]
-    assert not found.missed(*wanted, (LIBRARY, "frames of rows"), (IN_PROCESS, "rows handed over"))
+    assert not found.missed(
+        *wanted,
+        (LIBRARY, "frames of rows"),
+        (LIBRARY, "frames of keys"),
+        (IN_PROCESS, "rows handed over"),
+    )
     # What they are compared with must not go their ways.
     assert len(found.missed(*((PLAIN, way) for way in PATHS))) == len(PATHS)

@@ -80,11 +80,11 @@ chunks = st.one_of(
 )
 
 
-def world() -> tuple[Hub, Session]:
+def world(heard: bytes = HEARD) -> tuple[Hub, Session]:
     hub = Hub(ManualClock(), random.Random(1))
     hub.start_jetstream(MemoryStorage())
     session = hub.connect(Peer())
-    session.receive(HELLO + HEARD)
+    session.receive(HELLO + heard)
     for name, config in STREAMS:
         session.receive(encode.pub(b"$JS.API.STREAM.CREATE." + name, b"", b"", config))
     said(hub, session)
@@ -134,3 +134,20 @@ def test_messages_behind_a_request_or_before_a_line_are_taken_together(
     session.receive(b"".join([before, *messages, behind]))
     said(hub, session)
     assert taken == ([20] if behind in (b"", b"PING\r\n") else [1] * 20)
+
+
+@pytest.mark.parametrize("odd", [b"", b"plain", b"t.a", b"s..a", b"s.", b"s", b"s.a.b"], ids=str)
+def test_messages_of_one_head_are_looked_up_together_unless_one_goes_elsewhere(odd: bytes) -> None:
+    names = [b"s.%d" % number for number in range(100)]
+    names[50:50] = [odd] if odd else []
+    frames = [encode.pub(name, b"_R.1", b"", b"x") for name in names]
+    one, other = world(heard=b"SUB _R.> 1\r\n"), world(heard=b"SUB _R.> 1\r\n")
+    for frame in frames:
+        one[1].receive(frame)
+    known = len(other[1].router.exact)
+    other[1].receive(b"".join(frames))
+    were_noted = len(other[1].router.exact) - known
+    assert said(*one) == said(*other)
+    assert one[1].in_messages == other[1].in_messages
+    if not odd:
+        assert were_noted < 5, "none but those by which it is seen that they go together"

@@ -81,9 +81,10 @@ def test_lines_that_come_together_do_what_they_do_alone(lines: list[bytes]) -> N
 def test_lines_that_come_together_are_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
     taken, together = [], SessionSubscriptions._add_together
 
-    def counted(*args: Any) -> int:
-        taken.append(together(*args))
-        return taken[-1]
+    def counted(each: SessionSubscriptions, options: Any, frames: Any) -> bool:
+        taken.append(len(frames))
+        assert together(each, options, frames)
+        return True
 
     monkeypatch.setattr(SessionSubscriptions, "_add_together", counted)
     _hub, session = connected()

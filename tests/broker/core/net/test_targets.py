@@ -35,6 +35,19 @@ stored = st.lists(
     max_size=8,
 )
 
+ALIKE = b"NATS/1.0\r\nA: 100%d\r\n\r\n"
+listed = st.lists(  # as where keys are listed: all but subjects and numbers is the same
+    st.tuples(
+        st.integers(1, 10**19),
+        st.sampled_from([b"a", b"a.%d"]),
+        st.just(ALIKE),
+        st.just(b""),
+        st.integers(0, 2**62),
+    ),
+    min_size=2,
+    max_size=8,
+)
+
 
 def heard(
     kind: type[Session],
@@ -77,7 +90,7 @@ WANTS = st.sampled_from([b"true", b"true", b"false"])
 
 
 @pytest.mark.parametrize("kind", [Session, InProcessSession])
-@given(rows=stored, line=LINES, wants=WANTS)
+@given(rows=stored | listed, line=LINES, wants=WANTS)
 def test_at_once_as_one_by_one(
     kind: type[Session], rows: list[StoredRow], line: bytes, wants: bytes
 ) -> None:

@@ -1,4 +1,4 @@
-"""The trie and a plain list of its patterns say the same, whatever was folded meanwhile."""
+"""The trie and a plain list of its patterns say the same, in whatever way it was walked meanwhile."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.net.trie import Trie
-from headrace.subjects import matches
+from headrace.broker.core.net.trie import Leaf, Node, Trie
+from headrace.subjects import matches, overlaps
 
 TOKENS = st.sampled_from([b"a", b"b", b"*"])
 PATTERNS = st.builds(
@@ -23,6 +23,29 @@ STEPS = st.one_of(
     st.tuples(st.just("find"), SUBJECTS, QUEUES),
     st.tuples(st.just("leaf"), st.lists(TOKENS, min_size=1, max_size=4), QUEUES),
 )
+
+
+def assert_whole_below(trie: Trie[str], patterns: set[bytes], tokens: list[bytes]) -> None:
+    """What the trie says of all subjects that begin so, by what it says of some of them."""
+    leaves = trie.whole_below(tokens)
+    beyond = {p for p in patterns if p.count(b".") > len(tokens) or not p.endswith(b">")}
+    partly = [p for p in beyond if overlaps(p, b".".join([*tokens, b">"]))]
+    assert (leaves is None) == bool(partly)
+    if leaves is not None:
+        assert [leaf.pattern for leaf in leaves] == in_order(patterns, [*tokens, b"c"])
+
+
+def in_order(patterns: set[bytes], subject: list[bytes]) -> list[bytes]:
+    """Those that match, as a trie whose every token has a node comes upon them."""
+    found: list[bytes] = []
+    *above, last = subject
+    heads: list[bytes] = [b""]
+    for token in above:
+        found += [head + b">" for head in heads if head + b">" in patterns]
+        heads = [head + name + b"." for head in heads for name in (token, b"*")]
+    for head in heads:
+        found += [head + end for end in (b">", last, b"*") if head + end in patterns]
+    return found
 
 
 @given(st.lists(STEPS, max_size=30), st.booleans())
@@ -49,9 +72,12 @@ def test_it_finds_what_was_added_and_not_removed(
             there -= {(pattern, queue) for pattern in given_}
         elif step == "find":
             leaves, nodes = trie.walk(given_)
-            trie.add_ends(nodes, given_[-1], leaves)
-            expected = [p for p, _ in there if matches(p, b".".join(given_))]
-            assert sorted(leaf.pattern for leaf in leaves) == sorted(set(expected))
+            trie.add_ends(nodes, given_, leaves)
+            patterns = {pattern for pattern, _ in there}
+            expected = in_order(patterns, given_)
+            assert {p for p in patterns if matches(p, b".".join(given_))} == {*expected}
+            assert [leaf.pattern for leaf in leaves] == expected
+            assert_whole_below(trie, patterns, given_)
         else:
             leaf = trie.leaf(b".".join(given_))
             is_there = any(pattern == b".".join(given_) for pattern, _ in there)
@@ -82,12 +108,14 @@ def test_neighbours_that_go_together_take_the_nodes_above_with_them(queue: bytes
     assert trie.root.is_bare()
 
 
-def test_a_pattern_that_is_alone_makes_one_node_until_somebody_walks_there() -> None:
+def test_a_pattern_that_is_alone_makes_no_node_until_its_last_token_decides() -> None:
     trie: Trie[str] = Trie()
     trie.add(b"a.b.c.d.e", b"", "x")
-    assert not trie.root.literals[b"a"].literals
+    assert isinstance(trie.root.literals[b"a"], Leaf)
+    assert trie.walk([b"a", b"b", b"x", b"d", b"e"]) == ([], [])
+    assert isinstance(trie.root.literals[b"a"], Leaf)
     leaves, nodes = trie.walk([b"a", b"b", b"c", b"d", b"e"])
-    trie.add_ends(nodes, b"e", leaves)
+    trie.add_ends(nodes, [b"a", b"b", b"c", b"d", b"e"], leaves)
     assert [leaf.pattern for leaf in leaves] == [b"a.b.c.d.e"]
     assert list(trie.root.literals[b"a"].literals) == [b"b"]
 
@@ -97,7 +125,7 @@ def test_a_last_star_is_found_without_the_nodes_below_and_gives_way_to_what_come
 
     def found(*tokens: bytes) -> list[bytes]:
         leaves, nodes = trie.walk([*tokens])
-        trie.add_ends(nodes, tokens[-1], leaves)
+        trie.add_ends(nodes, [*tokens], leaves)
         return sorted(leaf.pattern for leaf in leaves)
 
     for pattern in (b"a.x", b"a.b.*", b"a.c.*.*"):
@@ -106,10 +134,12 @@ def test_a_last_star_is_found_without_the_nodes_below_and_gives_way_to_what_come
     assert found(b"a", b"b", b"c") == [b"a.b.*"]
     assert found(b"a", b"c", b"d", b"e") == [b"a.c.*.*"]
     assert found(b"a", b"c", b"d") == []
-    assert above.literals[b"b"].folded is not None, "nobody had to make the node of the star"
-    assert above.literals[b"c"].folded is None
+    assert isinstance(above, Node)
+    assert isinstance(above.literals[b"b"], Leaf), "nothing branches there"
+    assert isinstance(above.literals[b"c"], Leaf)
     assert found(b"a", b"b") == []
     assert found(b"a", b"b", b"c", b"d") == []
-    assert above.literals[b"b"].folded is None, "there somebody walked"
+    assert isinstance(above.literals[b"b"], Leaf), "nor does it for whoever walks by"
     trie.add(b"a.b.c", b"", "x")
     assert found(b"a", b"b", b"c") == [b"a.b.*", b"a.b.c"]
+    assert isinstance(above.literals[b"b"], Node)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.store.index import views
 from headrace.broker.store.index.index import SubjectTable
 from headrace.broker.store.index.views import Matching
 from headrace.subjects import SubjectFilter
@@ -37,6 +38,38 @@ def test_the_subjects_found_are_those_that_match() -> None:
                 table.intern(subject(chance))
             expected = [sid for sid, name in enumerate(table.names) if filter.matches(name)]
             assert list(view.sids()) == expected, patterns
+
+
+@pytest.mark.parametrize("pattern", [b"KV.b.>", b"KV.b.*", b"KV.*", b"KV.>", b"KV.b.k.*"], ids=str)
+@pytest.mark.parametrize(
+    "odd",
+    [b"", b"KV.b", b"KV.b.", b"KV.b.x.y", b"KV.bc.x", b"KVb.b.x", b"x.KV.b.x", b"KV"],
+    ids=str,
+)
+@pytest.mark.parametrize("at", [0, 3, 9], ids=str)
+def test_a_block_of_subjects_is_matched_as_each_of_them(
+    pattern: bytes, odd: bytes, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "_BLOCK", 4)
+    table, filter = SubjectTable(), SubjectFilter([pattern])
+    view = Matching(table, filter)
+    names = [b"KV.b.k%d" % number for number in range(10)]
+    for name in [*names[:at], *([odd] if odd else []), *names[at:]]:
+        table.intern(name)
+    assert list(view.sids()) == [s for s, name in enumerate(table.names) if filter.matches(name)]
+
+
+@pytest.mark.parametrize("pattern", [b"KV.b.>", b"KV.b.*"], ids=str)
+def test_no_subject_of_a_bucket_is_compared_by_itself(pattern: bytes) -> None:
+    table, filter = SubjectTable(), SubjectFilter([pattern])
+    compared: list[bytes] = []
+    object.__setattr__(filter, "matches", compared.append)
+    view = Matching(table, filter)
+    for number in range(3 * 20_000):
+        table.intern(b"KV.b.k%d" % number)
+        if number % 20_000 == 19_999:
+            assert list(view.sids()) == [*range(number + 1)]
+    assert compared == []
 
 
 @pytest.mark.parametrize(

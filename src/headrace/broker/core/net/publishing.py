@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ....subjects import are_below
 from ....wire.frames import PUB, Frame
 from .output import COPY_BYTES_MAX, head_of, tail_of
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from ..auth.permissions import Permissions
-    from ..ports import ManySink, Origin
+    from ..ports import ManySink, Origin, Sink
     from .router import Router
 
     HandOver = Callable[[Router, Origin, list[Frame]], list[Frame]]
@@ -170,12 +171,23 @@ def hand_over_messages(router: Router, origin: Origin, frames: list[Frame]) -> l
     many = None if sink is None else router.many_of(sink)
     if many is None or [frame[0] for frame in frames].count(PUB) != total:
         return frames
-    sinks = {find(subject).only_sink for subject in {frame[1] for frame in frames}}
-    if len(sinks) > 1 or [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
+    if not _are_all_for(sink, router, frames):
+        return frames
+    if [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
         return frames
     if router.answers_others and any(f[2].startswith(ANOTHERS_REPLY) for f in frames):
         return frames
     return [*many(frames, origin)]
+
+
+def _are_all_for(sink: Sink | None, router: Router, frames: list[Frame]) -> bool:
+    """Whether these messages have no other receiver."""
+    subjects = [frame[1] for frame in frames]
+    head = subjects[0].rpartition(b".")[0]
+    route = router.route_below(head)  # a million keys: do not look up, and note, each of them
+    if route is not None and route.only_sink == sink and are_below(head, subjects):
+        return True
+    return {router.find(subject).only_sink for subject in {*subjects}} == {sink}
 
 
 HANDED_OVER: Final[dict[bytes, HandOver]] = {

@@ -27,6 +27,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from ....pattern_tree import are_literal
+from ....subjects import are_below
 from ....wire.frames import Frame
 from ..budget import LOOK_AT_ONCE
 from ..ports import (
@@ -42,7 +43,7 @@ from ..ports import (
 )
 from .output import head_of, tail_of
 from .subscription import FanOut, GuardedSubscription, SinkTarget, Subscription
-from .trie import Leaf, Node, Trie
+from .trie import Leaf, Place, Trie
 
 if TYPE_CHECKING:
     from .output import Output
@@ -271,18 +272,14 @@ def _published_as_one(router: Router, messages: Sequence[tuple[bytes, bytes]]) -
     take = None if subscription is None else subscription.send_payloads
     if take is None:
         return False
-    # Each subject is `head`, a dot and one more token: counted in all of them together.
-    start = b"\n" + head + b"."
-    text = b"\n" + b"\n".join([subject for subject, _ in messages])
-    count = len(messages)
-    if text.count(start) != count or text.count(b".") != count * start.count(b"."):
+    if not are_below(head, [subject for subject, _ in messages]):
         return False
     take(messages)
     return True
 
 
 Receiver = Subscription | Sink
-_Literals = dict[bytes, Node[Receiver]]
+_Literals = dict[bytes, Place[Receiver]]
 
 
 class Router:
@@ -451,9 +448,8 @@ class Router:
     def acks(self) -> Route | None:
         """The receivers of every acknowledgement, if they are the same for all of them."""
         if self._acks is None:
-            leaves, nodes = self._trie.walk([*_ACK_PREFIX.split(b".")[:-1], b""])
-            if not any(node.literals or node.star or node.folded for node in nodes):
-                leaves += [node.tail for node in nodes if node.tail is not None]
+            leaves = self._trie.whole_below(_ACK_PREFIX.split(b".")[:-1])
+            if leaves is not None:
                 self._acks = self._join(leaves)
         return self._acks
 
@@ -565,12 +561,15 @@ class Router:
                     break
         return count
 
+    def route_below(self, head: bytes) -> Route | None:
+        """The receivers of every subject ``<head>.<token>``, if they are known, and the same."""
+        entry = self._prefixes.get(head)
+        return None if entry is None or any(entry[1]) else entry[0]
+
     def sole_receiver_below(self, head: bytes) -> Subscription | None:
         """The one subscription that receives every subject ``<head>.<token>``, if it is known."""
-        entry = self._prefixes.get(head)
-        if entry is None or any(entry[1]):
-            return None
-        return _sole_receiver(entry[0])
+        route = self.route_below(head)
+        return None if route is None else _sole_receiver(route)
 
     def _member(self, group: tuple[Subscription, ...]) -> Subscription:
         """One member of a queue group, at random among those who keep up."""
@@ -598,7 +597,7 @@ class Router:
             return NOBODY
         trie = self._trie
         leaves, nodes = trie.walk(tokens)
-        trie.add_ends(nodes, last, leaves)
+        trie.add_ends(nodes, tokens, leaves)
         route = self._join(leaves)
         if subject.startswith(_ACK_PREFIX):
             return self.acks() or route

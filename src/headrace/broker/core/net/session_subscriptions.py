@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ....clock import Clock
-from ....subjects import is_valid_pattern
+from ....subjects import are_valid_patterns, is_valid_pattern
 from ....wire import encode
 from ....wire.frames import SUB
 from ..timers import TimerQueue
@@ -74,34 +74,35 @@ class SessionSubscriptions:
         Returns how many were taken, and what was read behind them, if anything was.
         """
         run, after = _run_of(first, rest)
-        at = 0
-        while at < len(run):
-            at += self._add_together(options, run[at:])
-            if at < len(run):
-                _op, pattern, queue, sid = run[at]
+        if not self._add_together(options, run):
+            for _op, pattern, queue, sid in run:
                 refusal = self.add(options, pattern, queue, sid)
                 if refusal:
                     self._listener.output.write(encode.err(refusal))
-                at += 1
         return len(run), after
 
-    def _add_together(self, options: HubOptions, frames: Sequence[Frame]) -> int:
-        """Subscribe up to the first that is refused, or repeats a ``sid``; how many that were."""
+    def _add_together(self, options: HubOptions, frames: Sequence[Frame]) -> bool:
+        """Subscribe to all of these; False, and to nothing, if one may be refused or repeats a ``sid``."""
         plain, by_sid, listener = self._plain, self.by_sid, self._listener
         if plain is None or listener.identity.permissions is not None:
-            return 0
+            return False
         if subscriptions_max(listener, options) - len(by_sid) < len(frames):
-            return 0
+            return False
+        sids = [frame[3] for frame in frames]
+        if len({*sids}) < len(sids) or not by_sid.keys().isdisjoint(sids):
+            return False
+        patterns = [frame[1] for frame in frames]
+        dots_max = max([pattern.count(b".") for pattern in patterns])
+        if dots_max >= options.subscription_tokens_max or not are_valid_patterns(patterns):
+            return False
         client_id, output, drop = listener.client_id, listener.output, self._drop
-        tokens_max = options.subscription_tokens_max
-        made: list[Subscription] = []
-        for _op, pattern, queue, sid in frames:
-            if sid in by_sid or pattern.count(b".") >= tokens_max or not is_valid_pattern(pattern):
-                break
-            by_sid[sid] = each = plain(client_id, output, pattern, queue, sid, drop)
-            made.append(each)
+        made = [
+            plain(client_id, output, pattern, queue, sid, drop)
+            for _op, pattern, queue, sid in frames
+        ]
+        by_sid.update(zip(sids, made, strict=True))
         listener.router.subscribe_all(made)
-        return len(made)
+        return True
 
     def end(self, sid: bytes, messages_max: int) -> None:
         """Unsubscribe after ``messages_max`` messages in total, or now if they were delivered."""

@@ -1,16 +1,16 @@
 """The subscription trie: patterns stored by token, and the walk that finds those matching a subject.
 
-A node has a child per literal token, one for ``*``, and what subscribed to ``>`` below it. What ends
-at a node is a leaf: plain subscriptions, queue groups, and sinks. A node that only one pattern passes is
-folded: the nodes below it are made when somebody walks there, or when another pattern comes; thousands of
-patterns of one stream are added in a third of the time so. Where only a last ``*`` is left nobody has to.
-This module knows patterns and leaves; what is delivered to whom, and what is cached, is the router's.
+A node has a child per literal token, one for ``*``, and what subscribed to ``>`` below it. What subscribed
+to one pattern is a leaf: plain subscriptions, queue groups, and sinks. A leaf that is alone below a token is
+the child there, however much of its pattern is left: there are nodes only where patterns branch, or where a
+subject's last token decides. This module knows patterns and leaves; what is delivered to whom, and what is
+cached, is the router's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 Entry = TypeVar("Entry")
 
@@ -24,110 +24,144 @@ class Leaf(Generic[Entry]):
     There may be a hundred thousand for one client, most with one plain entry: what few have is made late.
     """
 
-    __slots__ = ("pattern", "plain", "queues", "shared")
+    __slots__ = ("_many", "_only", "pattern", "queues", "shared")
+    literals: ClassVar[dict[bytes, Any]] = _NO_CHILDREN  # below a leaf there is nothing else
 
     def __init__(self, pattern: bytes) -> None:
         self.pattern = pattern
-        self.plain: dict[Entry, None] = {}
+        self._only: Entry | None = None  # the plain entry, if it is one
+        self._many: dict[Entry, None] | None = None  # if it is more
         self.queues: dict[bytes, dict[Entry, None]] | None = None  # the members of each queue group
         self.shared = False  # whether a cached route joins this leaf with others
 
-    def members(self, queue: bytes) -> dict[Entry, None] | None:
+    @property
+    def plain(self) -> Collection[Entry]:
+        """Those in no queue group."""
+        if self._many is not None:
+            return self._many
+        return () if self._only is None else (self._only,)
+
+    def members(self, queue: bytes) -> Collection[Entry] | None:
         """Those in a queue group, or the plain ones for ``b""``; empty or None if there are none."""
         if not queue:
             return self.plain
         return None if self.queues is None else self.queues.get(queue)
 
     def add(self, queue: bytes, entry: Entry) -> None:
-        if not queue:
-            self.plain[entry] = None
-        else:
+        if queue:
             if self.queues is None:
                 self.queues = {}
             self.queues.setdefault(queue, {})[entry] = None
+        elif self._many is not None:
+            self._many[entry] = None
+        elif self._only is None:
+            self._only = entry
+        elif self._only != entry:
+            self._many, self._only = {self._only: None, entry: None}, None
 
     def remove(self, queue: bytes, entry: Entry) -> bool:
         """Whether it was there."""
         members = self.members(queue)
         if members is None or entry not in members:
             return False
-        del members[entry]
-        if self.queues is not None and queue and not members:
+        if not queue:
+            self._remove_plain(entry)
+            return True
+        assert self.queues is not None  # it has members
+        del self.queues[queue][entry]
+        if not self.queues[queue]:
             del self.queues[queue]
         return True
+
+    def _remove_plain(self, entry: Entry) -> None:
+        if self._many is None:
+            self._only = None
+            return
+        del self._many[entry]
+        if len(self._many) == 1:
+            (self._only,) = self._many
+            self._many = None
 
     @property
     def sole(self) -> Entry | None:
         """The one that subscribed, if it is one, and in no queue group."""
-        plain = self.plain
-        return next(iter(plain)) if len(plain) == 1 and not self.queues else None
+        return None if self.queues else self._only
 
     @property
     def is_bare(self) -> bool:
-        return not (self.plain or self.queues)
+        return self._only is None and not (self._many or self.queues)
+
+    def fits(self, tokens: list[bytes], depth: int) -> bool | None:
+        """Whether this child at a depth matches a subject, whatever that ends in; None if that decides."""
+        pattern = self.pattern
+        dots, end = pattern.count(b"."), pattern[-2:]
+        if dots == depth and end == b".*":  # nothing is left but that, as below most
+            return dots == len(tokens) - 1
+        own = pattern.split(b".")
+        end = own[-1]
+        if len(own) > len(tokens) or (len(own) < len(tokens) and end != b">"):
+            return False
+        for one, other in zip(own[depth:-1], tokens[depth:], strict=False):
+            if one not in (other, b"*"):
+                return False
+        return True if end in _WILD else None
 
 
 class Node(Generic[Entry]):
     """One token's place."""
 
-    __slots__ = ("folded", "leaf", "literals", "star", "tail")
+    __slots__ = ("leaf", "literals", "star", "tail")
 
     def __init__(self) -> None:
-        self.literals: dict[bytes, Node[Entry]] = _NO_CHILDREN
-        self.star: Node[Entry] | None = None
+        self.literals: dict[bytes, Place[Entry]] = _NO_CHILDREN
+        self.star: Place[Entry] | None = None
         self.leaf: Leaf[Entry] | None = None  # patterns ending here
         self.tail: Leaf[Entry] | None = None  # patterns ending in `>` here
-        self.folded: tuple[int, Leaf[Entry], bool] | None = None
-        """The only leaf below, which of its tokens comes next, and whether that is a last ``*``.
 
-        Everything else is empty then.
-        """
-
-    def add_literal(self, token: bytes) -> Node[Entry]:
-        """A new child."""
-        if self.literals is _NO_CHILDREN:
-            self.literals = {}
-        child = self.literals[token] = Node()
-        return child
-
-    def child(self, token: bytes) -> Node[Entry] | None:
+    def child(self, token: bytes) -> Place[Entry] | None:
         return self.star if token == b"*" else self.literals.get(token)
 
-    def add_child(self, token: bytes) -> Node[Entry]:
-        """A new child, for a token that has none."""
+    def put(self, token: bytes, child: Place[Entry]) -> None:
+        """Make this the child, in place of another one if there is one."""
         if token == b"*":
-            self.star = Node()
-            return self.star
-        return self.add_literal(token)
+            self.star = child
+        elif self.literals is _NO_CHILDREN:
+            self.literals = {token: child}
+        else:
+            self.literals[token] = child
 
-    def fold(self, position: int, leaf: Leaf[Entry], tokens: list[bytes]) -> None:
-        """Put the tokens of a leaf from this position on below a new node."""
-        if position == len(tokens):
-            self.leaf = leaf
-        elif tokens[position] == b">":
+    def open(self, token: bytes, depth: int) -> Node[Entry]:
+        """The node of a token's child, at this depth; made if there is none, or is a leaf so far."""
+        child = self.child(token)
+        if isinstance(child, Node):
+            return child
+        node: Node[Entry] = Node()
+        self.put(token, node)
+        if child is not None:
+            rest = child.pattern.split(b".", depth + 1)[depth:]
+            if not rest:
+                node.leaf = child
+            elif rest[0] == b">":
+                node.tail = child
+            else:
+                node.put(rest[0], child)
+        return node
+
+    def own(self, pattern: bytes, *, is_tail: bool) -> Leaf[Entry]:
+        """The leaf of a pattern that ends here, or in ``>`` here; made if there is none."""
+        leaf = (self.tail if is_tail else self.leaf) or Leaf(pattern)
+        if is_tail:
             self.tail = leaf
         else:
-            is_any = position == len(tokens) - 1 and tokens[position] == b"*"
-            self.folded = (position, leaf, is_any)
-
-    def unfold(self) -> None:
-        """Make the nodes below, if this one is folded."""
-        if self.folded is None:
-            return
-        position, leaf, _is_any = self.folded
-        self.folded = None
-        tokens = leaf.pattern.split(b".")
-        node = self
-        is_tail = tokens[-1] == b">"
-        for token in tokens[position:-1] if is_tail else tokens[position:]:
-            node = node.add_child(token)
-        if is_tail:
-            node.tail = leaf
-        else:
-            node.leaf = leaf
+            self.leaf = leaf
+        return leaf
 
     def is_bare(self) -> bool:
-        return not (self.literals or self.star or self.leaf or self.tail or self.folded)
+        return not (self.literals or self.star or self.leaf or self.tail)
+
+
+Place: TypeAlias = Node[Entry] | Leaf[Entry]
+"""What stands at a token: a leaf that is alone there, or a node."""
 
 
 class Trie(Generic[Entry]):
@@ -138,33 +172,27 @@ class Trie(Generic[Entry]):
 
     def add(self, pattern: bytes, queue: bytes, entry: Entry) -> Leaf[Entry]:
         """Insert; returns the leaf that changed."""
-        leaf = self._leaf_for(pattern)
-        leaf.add(queue, entry)
-        return leaf
-
-    def _leaf_for(self, pattern: bytes) -> Leaf[Entry]:
-        """The leaf of exactly this pattern, made if there is none."""
         node = self.root
         tokens = pattern.split(b".")
         is_tail = tokens[-1] == b">"
-        for position, token in enumerate(tokens[:-1] if is_tail else tokens, 1):
+        if is_tail:
+            del tokens[-1]
+        for depth, token in enumerate(tokens, 1):
             child = node.star if token == b"*" else node.literals.get(token)
             if child is None:
                 leaf: Leaf[Entry] = Leaf(pattern)
-                node.add_child(token).fold(position, leaf, tokens)
-                return leaf
-            if child.folded is not None:
-                if child.folded[1].pattern == pattern:
-                    return child.folded[1]
-                child.unfold()
+                node.put(token, leaf)
+                break
+            if isinstance(child, Leaf):
+                if child.pattern == pattern:
+                    leaf = child
+                    break
+                child = node.open(token, depth)
             node = child
-        if is_tail:
-            if node.tail is None:
-                node.tail = Leaf(pattern)
-            return node.tail
-        if node.leaf is None:
-            node.leaf = Leaf(pattern)
-        return node.leaf
+        else:
+            leaf = node.own(pattern, is_tail=is_tail)
+        leaf.add(queue, entry)
+        return leaf
 
     def add_all(
         self, patterns: Iterable[bytes], queue: bytes, entry: Entry
@@ -180,24 +208,19 @@ class Trie(Generic[Entry]):
                 continue
             if parent is None:  # the second one below it
                 parent = self._open(above) if dot else self.root
-            node = parent.literals.get(last)
-            if node is None:
-                node = parent.add_literal(last)
-            elif node.folded is not None:
-                node.unfold()
-            leaf = node.leaf
-            if leaf is None:
-                leaf = node.leaf = Leaf(pattern)
+            if last in parent.literals:
+                yield pattern, self.add(pattern, queue, entry)
+                continue
+            leaf: Leaf[Entry] = Leaf(pattern)
+            parent.put(last, leaf)
             leaf.add(queue, entry)
             yield pattern, leaf
 
     def _open(self, pattern: bytes) -> Node[Entry]:
-        """Where a pattern without ``>`` ends, made if it is not there, and not folded."""
+        """The node where a pattern without ``>`` ends, made if it is not there."""
         node = self.root
-        for token in pattern.split(b"."):
-            child = node.child(token)
-            node = node.add_child(token) if child is None else child
-            node.unfold()
+        for depth, token in enumerate(pattern.split(b"."), 1):
+            node = node.open(token, depth)
         return node
 
     def remove_all(
@@ -214,7 +237,7 @@ class Trie(Generic[Entry]):
             if above == head and not queue and last not in _WILD:
                 if parent is None:  # the second one below it, or the nodes may have changed
                     parent = self._node(above)
-                leaf = None if parent is None else _removed_below(parent, last, entry)
+                leaf = None if parent is None else _removed_below(parent, pattern, last, entry)
                 if leaf is not None:
                     yield pattern, leaf
                     continue
@@ -224,11 +247,11 @@ class Trie(Generic[Entry]):
                 yield pattern, changed
 
     def _node(self, pattern: bytes) -> Node[Entry] | None:
-        """Where a pattern without ``>`` ends; nothing is the root. None if that is within a folded node."""
+        """The node where a pattern without ``>`` ends, if there is one; nothing is the root."""
         node = self.root
         for token in pattern.split(b".") if pattern else ():
             child = node.child(token)
-            if child is None:
+            if not isinstance(child, Node):
                 return None
             node = child
         return node
@@ -239,41 +262,28 @@ class Trie(Generic[Entry]):
         node = self.root
         tokens = pattern.split(b".")
         is_tail = tokens[-1] == b">"
+        leaf: Leaf[Entry] | None = None
         for token in tokens[:-1] if is_tail else tokens:
             child = node.star if token == b"*" else node.literals.get(token)
             if child is None:
-                break  # or it is folded
+                return None
             path.append((node, token))
+            if isinstance(child, Leaf):
+                leaf = child if child.pattern == pattern else None
+                break
             node = child
-        if node.folded is not None:
-            return self._remove_folded(node, path, pattern, queue, entry)
-        if len(path) < len(tokens) - is_tail:
-            return None
-        leaf = node.tail if is_tail else node.leaf
+        else:
+            leaf = node.tail if is_tail else node.leaf
         if leaf is None or not leaf.remove(queue, entry):
             return None
         if leaf.is_bare:
-            if is_tail:
+            if leaf is node.tail:
                 node.tail = None
-            else:
+            elif leaf is node.leaf:
                 node.leaf = None
-            self._prune(node, path)
-        return leaf
-
-    def _remove_folded(
-        self,
-        node: Node[Entry],
-        path: list[tuple[Node[Entry], bytes]],
-        pattern: bytes,
-        queue: bytes,
-        entry: Entry,
-    ) -> Leaf[Entry] | None:
-        leaf = node.folded[1] if node.folded is not None else None
-        if leaf is None or leaf.pattern != pattern or not leaf.remove(queue, entry):
-            return None
-        if leaf.is_bare:
-            node.folded = None
-            self._prune(node, path)
+            else:
+                _take_out(*path.pop())
+            _prune(node, path)
         return leaf
 
     def leaf(self, pattern: bytes) -> Leaf[Entry] | None:
@@ -283,78 +293,111 @@ class Trie(Generic[Entry]):
             child = node.child(token)
             if child is None:
                 return None
-            child.unfold()
+            if isinstance(child, Leaf):
+                return child if child.pattern == pattern else None
             node = child
         return node.leaf
 
-    def walk(self, tokens: list[bytes]) -> tuple[list[Leaf[Entry]], list[Node[Entry]]]:
-        """Follow all but the last token: the ``>`` leaves passed, and the nodes reached.
+    def walk(self, tokens: list[bytes]) -> tuple[list[Leaf[Entry]], list[Place[Entry]]]:
+        """Follow all but the last token: the ``>`` leaves passed, and what was reached.
 
-        What matches the subject is then up to the last token: see ``ends``. A node that is reached may be
-        folded still, if whatever comes last matches its leaf.
+        What matches the subject is then up to the last token: see ``ends``. A leaf that is reached matches,
+        whatever that is.
         """
         found: list[Leaf[Entry]] = []
-        nodes = [self.root]
-        last_step = len(tokens) - 1
-        for step, token in enumerate(tokens[:-1], 1):
-            reached: list[Node[Entry]] = []
-            for node in nodes:
-                if node.tail is not None:
-                    found.append(node.tail)
-                child = node.literals.get(token)
+        places: list[Place[Entry]] = [self.root]
+        depth = 0
+        for token in tokens[:-1]:
+            reached: list[Place[Entry]] = []
+            for place in places:
+                if isinstance(place, Leaf):
+                    if place.pattern.count(b".") == depth:
+                        found.append(place)  # its `>` stands here
+                    else:
+                        reached.append(place)
+                    continue
+                if place.tail is not None:
+                    found.append(place.tail)
+                child = place.literals.get(token)
+                if isinstance(child, Leaf):
+                    fits = child.fits(tokens, depth + 1)
+                    child = (
+                        place.open(token, depth + 1) if fits is None else child if fits else None
+                    )
                 if child is not None:
-                    folded = child.folded
-                    if folded is not None and not (step == last_step and folded[2]):
-                        child.unfold()
                     reached.append(child)
-                child = node.star
+                child = place.star
+                if isinstance(child, Leaf):
+                    fits = child.fits(tokens, depth + 1)
+                    child = place.open(b"*", depth + 1) if fits is None else child if fits else None
                 if child is not None:
-                    folded = child.folded
-                    if folded is not None and not (step == last_step and folded[2]):
-                        child.unfold()
                     reached.append(child)
-            nodes = reached
-            if not nodes:
+            places = reached
+            if not places:
                 break
-        return found, nodes
+            depth += 1
+        return found, places
 
     @staticmethod
-    def add_ends(nodes: list[Node[Entry]], last: bytes, found: list[Leaf[Entry]]) -> None:
-        """Add to ``found`` the leaves matching ``last`` at the nodes ``walk`` reached."""
-        for node in nodes:
-            if node.folded is not None:
-                found.append(node.folded[1])  # there is nothing else
+    def add_ends(places: list[Place[Entry]], tokens: list[bytes], found: list[Leaf[Entry]]) -> None:
+        """Add to ``found`` the leaves that match by the last token, at what ``walk`` reached."""
+        last, dots = tokens[-1], len(tokens) - 1
+        for place in places:
+            if isinstance(place, Leaf):
+                found.append(place)
                 continue
-            if node.tail is not None:
-                found.append(node.tail)
-            child = node.literals.get(last)
-            if child is not None and child.leaf is not None:
-                found.append(child.leaf)
-            if node.star is not None and node.star.leaf is not None:
-                found.append(node.star.leaf)
+            if place.tail is not None:
+                found.append(place.tail)
+            for child in (place.literals.get(last), place.star):
+                if isinstance(child, Leaf):
+                    if child.pattern.count(b".") == dots and child.pattern[-2:] != b".>":
+                        found.append(child)
+                elif child is not None and child.leaf is not None:
+                    found.append(child.leaf)
 
-    @staticmethod
-    def _prune(node: Node[Entry], path: list[tuple[Node[Entry], bytes]]) -> None:
-        for parent, token in reversed(path):
-            if not node.is_bare():
-                return
-            if token == b"*":
-                parent.star = None
-            else:
-                del parent.literals[token]
-            node = parent
-
-
-def _removed_below(parent: Node[Entry], last: bytes, entry: Entry) -> Leaf[Entry] | None:
-    """Remove a plain entry from a child, if no node but the child goes with it; the leaf that changed."""
-    node = parent.literals.get(last)
-    leaf = None if node is None else node.leaf
-    if node is None or leaf is None or entry not in leaf.plain:
-        return None
-    if len(leaf.plain) == 1 and not leaf.queues:
-        if len(parent.literals) == 1 or node.literals or node.star or node.tail:
+    def whole_below(self, tokens: Iterable[bytes]) -> list[Leaf[Entry]] | None:
+        """The leaves that match all subjects that go on from here; None if others match some of them."""
+        found: list[Leaf[Entry]] = []
+        nodes = [self.root]
+        for depth, token in enumerate(tokens, 1):
+            found += [node.tail for node in nodes if node.tail is not None]
+            nodes = [
+                node.open(name, depth)
+                for node in nodes
+                for name in (token, b"*")
+                if node.child(name) is not None
+            ]
+        if any(node.literals or node.star for node in nodes):
             return None
-        node.leaf = None
+        return found + [node.tail for node in nodes if node.tail is not None]
+
+
+def _prune(node: Node[Entry], path: list[tuple[Node[Entry], bytes]]) -> None:
+    """Take out the nodes of a path that nobody needs, from its end."""
+    for parent, token in reversed(path):
+        if not node.is_bare():
+            return
+        _take_out(parent, token)
+        node = parent
+
+
+def _take_out(parent: Node[Entry], token: bytes) -> None:
+    if token == b"*":
+        parent.star = None
+    else:
+        del parent.literals[token]
+
+
+def _removed_below(
+    parent: Node[Entry], pattern: bytes, last: bytes, entry: Entry
+) -> Leaf[Entry] | None:
+    """Remove a plain entry of a leaf that is a child, if no node goes with it; the leaf that changed."""
+    leaf = parent.literals.get(last)
+    if not isinstance(leaf, Leaf) or leaf.pattern != pattern or entry not in leaf.plain:
+        return None
+    if leaf.sole == entry:
+        if len(parent.literals) == 1:
+            return None
         del parent.literals[last]
-    del leaf.plain[entry]
+    leaf.remove(b"", entry)
     return leaf

@@ -338,17 +338,14 @@ class SubjectTable:
 
     def beginning_with(self, token: bytes, start: int) -> Sequence[int]:
         """The ids from ``start`` on of the subjects with this first token."""
-        by_token, fresh = self._by_token, range(self._listed, len(self.names))
-        firsts = [name.partition(b".")[0] for name in self.names[self._listed :]]
-        if firsts.count(token) == len(firsts):  # as in a bucket
-            by_token.setdefault(token, array("I")).extend(fresh)
-        else:
-            for sid, first in zip(fresh, firsts, strict=True):
-                listed = by_token.get(first)
-                if listed is None:
-                    by_token[first] = array("I", (sid,))
-                else:
-                    listed.append(sid)
+        by_token = self._by_token
+        for sid, name in enumerate(self.names[self._listed :], self._listed):
+            first = name.partition(b".")[0]
+            listed = by_token.get(first)
+            if listed is None:
+                by_token[first] = array("I", (sid,))
+            else:
+                listed.append(sid)
         self._listed = len(self.names)
         found = by_token.get(token, ())
         return found[bisect_left(found, start) :]

@@ -16,6 +16,7 @@ from itertools import chain, compress
 from operator import and_
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ....subjects import are_below, is_literal
 from .index import Segment, SubjectTable
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _NEAR: Final = 1024  # so few messages are counted one by one rather than by subject
 _SLACK = 32
+_BLOCK: Final = 16_384  # so many subjects are looked at together
 
 
 class Selection(Protocol):
@@ -196,10 +198,20 @@ class Matching:
     """The subjects a filter accepts: a mask over subject ids, extended as subjects appear.
 
     Where every pattern begins with a token, only subjects that begin with it are looked at: those of a
-    few partitions, say, and not of all.
+    few partitions, say, and not of all. Where it is all below one literal, whole blocks of subjects are
+    looked at together: as a rule each of a bucket's begins so.
     """
 
-    __slots__ = ("_is_whole", "_mask", "_matches", "_sids", "_table", "_tokens")
+    __slots__ = (
+        "_below",
+        "_is_deep",
+        "_is_whole",
+        "_mask",
+        "_matches",
+        "_sids",
+        "_table",
+        "_tokens",
+    )
 
     def __init__(self, table: SubjectTable, filter: SubjectFilter) -> None:
         self._table = table
@@ -207,21 +219,29 @@ class Matching:
         tokens = dict.fromkeys(pattern.partition(b".")[0] for pattern in filter.patterns)
         self._tokens = () if b"*" in tokens else tuple(tokens)
         self._is_whole = all(pattern.partition(b".")[2] == b">" for pattern in filter.patterns)
+        head, _, end = filter.patterns[0].rpartition(b".")
+        is_below = len(filter.patterns) == 1 and end in (b"*", b">") and is_literal(head)
+        self._below = head if is_below else b""
+        self._is_deep = end == b">"
         self._mask = bytearray()
         self._sids: list[int] = []
 
     def _extend(self) -> bytearray:
         mask = self._mask
         known, names = len(mask), self._table.names
+        while self._below and known < len(names):
+            block = names[known : known + _BLOCK]
+            if not are_below(self._below, block, deep=self._is_deep):
+                break
+            self._sids += range(known, known + len(block))
+            mask += b"\1" * len(block)
+            known = len(mask)
         if known < len(names):
             if self._tokens:
                 mask += bytes(len(names) - known)
                 fresh = self._beginning_with_tokens(known)
-                if len(fresh) == len(names) - known:
-                    mask[known:] = b"\1" * len(fresh)
-                else:
-                    for sid in fresh:
-                        mask[sid] = 1
+                for sid in fresh:
+                    mask[sid] = 1
                 self._sids += fresh
             else:
                 mask += bytes(map(self._matches, names[known:]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import neg
 from typing import TYPE_CHECKING, Any, Final
 
 from .....api.consumers import ConsumerConfig
@@ -95,8 +96,8 @@ class LastPerSubject:
         """
         left, stream = self._left, self._stream
         first = max(delivered + 1, stream.store.first_seq)
-        while left and left[-1] < first:
-            left.pop()
+        if left and left[-1] < first:
+            del left[bisect_right(left, -first, key=neg) :]
         if len(left) <= EXACT_MAX or len(left) <= self._look_at:
             self._look()
         return len(left)

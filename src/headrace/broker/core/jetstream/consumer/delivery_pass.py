@@ -103,13 +103,12 @@ class Sender:
         """Messages as the consumer's configuration wants them delivered."""
         if not self._consumer.config.headers_only:
             return rows
+        bare = {size: _BARE_SIZE % size for size in {len(row[3]) for row in rows}}
         return [
             (
                 sequence,
                 subject,
-                with_place(headers, _SIZE % len(payload), _SIZE)
-                if headers
-                else _BARE_SIZE % len(payload),
+                with_place(headers, _SIZE % len(payload), _SIZE) if headers else bare[len(payload)],
                 b"",
                 at,
             )

@@ -92,10 +92,10 @@ class Waiters:
             tree = self._tree
             for subject in subjects:
                 tokens = subject.split(b".")
-                leaves, nodes = tree.walk(tokens)
-                tree.add_ends(nodes, tokens[-1], leaves)
+                leaves, places = tree.walk(tokens)
+                tree.add_ends(places, tokens, leaves)
                 for leaf in leaves:
-                    found.update(leaf.plain)
+                    found.update(dict.fromkeys(leaf.plain))
         return found
 
     def _forget_place(self, reader: Reader) -> _Place | None:
