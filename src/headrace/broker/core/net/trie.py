@@ -301,13 +301,12 @@ class Trie(Generic[Entry]):
     def walk(self, tokens: list[bytes]) -> tuple[list[Leaf[Entry]], list[Place[Entry]]]:
         """Follow all but the last token: the ``>`` leaves passed, and what was reached.
 
-        What matches the subject is then up to the last token: see ``ends``. A leaf that is reached matches,
-        whatever that is.
+        What matches the subject is then up to the last token: see ``add_ends``. A leaf that is reached
+        matches, whatever that is.
         """
         found: list[Leaf[Entry]] = []
         places: list[Place[Entry]] = [self.root]
-        depth = 0
-        for token in tokens[:-1]:
+        for depth, token in enumerate(tokens[:-1]):
             reached: list[Place[Entry]] = []
             for place in places:
                 if isinstance(place, Leaf):
@@ -335,7 +334,6 @@ class Trie(Generic[Entry]):
             places = reached
             if not places:
                 break
-            depth += 1
         return found, places
 
     @staticmethod
