@@ -252,3 +252,11 @@ def test_the_notes_survive_a_journal_that_is_written_anew() -> None:
     assert again.streams() == ["A", "B"]
     assert again.report == []
     assert in_streams(disk_of(again)) == ["B"]
+
+
+def test_a_store_that_takes_no_more_notes_no_stream() -> None:
+    storage = made("kept")
+    storage.close()
+    with pytest.raises(StoreError, match="closed"):
+        storage.meta.unsettle("new")
+    assert list(storage.meta.unsettled()) == ["kept"]

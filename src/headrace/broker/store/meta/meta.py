@@ -87,6 +87,7 @@ class Meta:
 
     def unsettle(self, stream: str) -> None:
         """Note that there is this stream, though it has no directory. Raises StoreError as ``put`` does."""
+        self._check()
         key = UNSETTLED + stream
         self._unsettled[key] = (b"", [])
         self._spares.unsettle(stream)
