@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from ..client.connection import Connection
 from ..client.jetstream_context import JetStream
 from ..errors import ConfigurationError
-from ..visitors import LOOPBACK_NAMES, Names, is_loopback
+from ..host_names import LOOPBACK_NAMES, Names, is_loopback
 from ..web.asgi import AsgiServer
 from ..web.connections import ConnectionLimits
 from . import answers

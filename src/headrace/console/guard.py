@@ -21,7 +21,7 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..visitors import Names, is_foreign
+from ..host_names import Names, is_foreign
 from .answers import problem
 
 COOKIE: Final = "headrace_console"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..errors import ConfigurationError
-from ..visitors import is_loopback
+from ..host_names import is_loopback
 
 PORT_DEFAULT: Final = 8480
 PASSWORD_LENGTH_MIN: Final = 8

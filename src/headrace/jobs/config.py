@@ -21,15 +21,15 @@ import msgspec
 
 from ..documents import DocumentError, parse_toml
 from ..errors import ConfigurationError, InvalidSubjectError
+from ..host_names import LOOPBACK_NAMES, Names, is_loopback, name_of
 from ..subjects import check_pattern, is_literal
 from ..toml_lines import Path as Keys
 from ..toml_lines import find_line, find_lines
-from ..visitors import LOOPBACK_NAMES, Names, is_loopback, name_of
 from . import limits
 from .errors import JobsError
 from .ids import check_id
 from .models import Options
-from .policy import RetryPolicy
+from .retry_policy import RetryPolicy
 from .seeds import SeedChannel, SeedProducer
 from .vault import Vault, read_keys
 

@@ -16,7 +16,7 @@ from . import limits
 from .errors import bad_request
 from .matching.filters import MessageFilter
 from .matching.unique import UniqueKey
-from .policy import BreakerPolicy, RetryPolicy
+from .retry_policy import BreakerPolicy, RetryPolicy
 from .states import State
 
 __all__ = [

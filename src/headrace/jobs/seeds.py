@@ -18,7 +18,7 @@ import msgspec
 from ..errors import ConfigurationError
 from .errors import JobsError
 from .models import ConsumerSettings, Options
-from .policy import with_kind
+from .retry_policy import with_kind
 from .service import page_reads
 from .service.auditing import note_event
 from .service.definitions import channels, consumers, definitions

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
+from headrace.host_names import LOOPBACK_NAMES, Names
 from headrace.jobs.errors import JobsError
 from headrace.jobs.http import app as app_module
 from headrace.jobs.http import create_app
@@ -26,7 +27,6 @@ from headrace.jobs.http.request.incoming import read_body
 from headrace.jobs.models import Options
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.store import open_database
-from headrace.visitors import LOOPBACK_NAMES, Names
 
 FUZZ = Path(__file__).resolve().parents[3] / "fuzz"
 sys.path.insert(0, str(FUZZ))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.jobs import limits
-from headrace.jobs.policy import BreakerPolicy
 from headrace.jobs.push.breaker import Breaker, BreakerState, Bucket, Ceiling
+from headrace.jobs.retry_policy import BreakerPolicy
 
 
 def opened(now_s: float = 0.0) -> Breaker:

@@ -522,3 +522,8 @@ async def test_all_are_given_together_where_one_has_more_than_its_share_of_the_b
         await world.broadcast("x" * size)
     claim = await world.claim(3)
     assert [len(job["message"]["payload"]) for job in claim] == [700, 20, 20]
+
+
+def test_the_timeout_of_a_pull_job_is_the_specified_sum() -> None:
+    assert leases.pull_timeout_s(30, 2, 0) == 32.25
+    assert leases.pull_timeout_s(30, 2, 10) == 42.25

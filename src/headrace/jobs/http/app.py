@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from ...visitors import Names
+from ...host_names import Names
 from ..errors import JobsError, not_found
 from ..runtime.runtime import Runtime
 from . import operations

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import ConfigurationError
-from ...visitors import Names, is_foreign
+from ...host_names import Names, is_foreign
 from ..errors import JobsError
 from ..runtime.runtime import Runtime
 from . import shapes

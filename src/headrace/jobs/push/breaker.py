@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
-from ..policy import BreakerPolicy
+from ..retry_policy import BreakerPolicy
 
 __all__ = ["Breaker", "BreakerState", "Bucket", "Ceiling"]
 

@@ -17,7 +17,6 @@ from typing import Final
 from .. import limits
 from ..errors import DatabaseUnavailableError
 from ..models import ClaimedJob, Consumer
-from ..policy import push_lease_s
 from ..runtime.lookout import JobWaiter
 from ..runtime.parts import reason_of
 from ..runtime.runtime import Runtime
@@ -33,6 +32,7 @@ from .sender import Sender
 __all__ = ["Lane"]
 
 _LOG: Final = logging.getLogger("headrace.jobs.push")
+_STORING_S: Final = 15.0  # a lease lasts as long as the call may, and this to store its result
 _THROTTLING: Final = frozenset({429, 502, 503, 504})
 
 
@@ -178,7 +178,7 @@ class Lane:
             self._check(tx)
             return consumer
 
-        lease_s = push_lease_s(consumer.settings.timeout_s)
+        lease_s = consumer.settings.timeout_s + _STORING_S
         return (await self._runtime.claim(Claim(who, n, lease_s)))[1]
 
     def _free(self) -> int:

@@ -18,7 +18,7 @@ import msgspec
 from .. import ids, limits
 from ..errors import JobsError, bad_request
 from ..models import ClaimedJob, Consumer, Options, rfc3339
-from ..policy import pull_timeout_s, retry_delay_s
+from ..retry_policy import retry_delay_s
 from ..states import Event, State, failure_event, requested_event
 from ..store import Outcome, Row, Tx
 from .definitions.consumers import authorised_consumer, authorised_pull_consumer
@@ -50,6 +50,7 @@ __all__ = [
     "job_of_consumer",
     "lease_all",
     "list_queued",
+    "pull_timeout_s",
     "released",
 ]
 
@@ -568,6 +569,13 @@ def is_held(tx: Tx, consumer: Consumer, job_id: str) -> bool:
         and row["state"] == State.INFLIGHT
         and row["lease"] is None
     )
+
+
+def pull_timeout_s(
+    connection_timeout_s: float, rational_delay_s: float, incremental_s: int
+) -> float:
+    """Seconds that a pull job may stay INFLIGHT: stopTimeout + rationalDelay + IncrementalTimeout."""
+    return connection_timeout_s + limits.STOP_MARGIN_S + rational_delay_s + incremental_s
 
 
 def change_state(

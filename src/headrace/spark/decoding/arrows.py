@@ -7,7 +7,8 @@ from collections.abc import Callable
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from .decoded import Decoded, Misfit
+from .decoded import Decoded
+from .misfits import Misfit
 
 if TYPE_CHECKING:
     import pyarrow as pa

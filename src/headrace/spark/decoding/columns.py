@@ -9,7 +9,8 @@ from ...errors import ConfigurationError
 from ..columns import COLUMNS, HEADERS_COLUMN, KEY_COLUMN, Wanted, check_columns, own_columns
 from ..links.link import Link
 from .decoded import VALUE_COLUMN
-from .decoder import RESCUED_COLUMN, Decoder
+from .decoder import Decoder
+from .misfits import RESCUED_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa

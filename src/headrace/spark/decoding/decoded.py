@@ -5,13 +5,13 @@ How large a schema may be, or what is said of a value, lies here too: strangers 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ...errors import ConfigurationError, HeadraceError
 from ...schemas.errors import UnfitError
 from ...schemas.limits import DEPTH_MAX, clipped
+from .misfits import Misfit, misfit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,13 +50,6 @@ def some_of(names: list[str]) -> str:
     """The first of many names."""
     more = f", and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return clipped(", ".join(names[:_NAMES_SHOWN])) + more
-
-
-class Misfit(NamedTuple):
-    """A value that did not fit: why, and what is rescued of it."""
-
-    reason: str
-    rescued: str
 
 
 class Decoded(NamedTuple):
@@ -230,8 +223,3 @@ def _refusals() -> tuple[type[Exception], ...]:
     import pyarrow as pa
 
     return pa.ArrowException, OverflowError, TypeError, ValueError
-
-
-def misfit(payload: bytes, reason: str) -> Misfit:
-    """A value that is not text: what is rescued of it is the payload in base64."""
-    return Misfit(clipped((reason.splitlines() or [""])[0]), base64.b64encode(payload).decode())

@@ -1,28 +1,16 @@
-"""Decodes the payloads of a task, and does with what does not fit as the mode says."""
+"""Decodes the payloads of a task; what becomes of those that do not fit, ``misfits`` decides."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..options.decoding import Mode
-from .decoded import ArrayFormat, Decoded, Format, Misfit
+from .decoded import ArrayFormat, Format
+from .misfits import MalformedError, Misfit, Misfits
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_LOG: Final = logging.getLogger("headrace.spark")
-
-RESCUED_COLUMN: Final = "_rescued"
-
-
-class MalformedError(Exception):
-    """Values that do not fit, where that makes their messages bad: why, by the message's number."""
-
-    def __init__(self, reasons: dict[int, str]) -> None:
-        super().__init__()
-        self.reasons = reasons
 
 
 class Columns(NamedTuple):
@@ -48,11 +36,12 @@ class Decoder:
     ) -> None:
         self._format = form
         self._names = tuple(names)
-        self._mode = mode
-        self._rescued = rescued
-        self._stream = stream
-        self._first = ""
-        self.misfits = 0
+        self._misfits = Misfits(mode, rescued, stream)
+
+    @property
+    def misfits(self) -> int:
+        """How many values did not fit so far."""
+        return self._misfits.count
 
     @property
     def reads_arrays(self) -> bool:
@@ -67,8 +56,7 @@ class Decoder:
         if columns is None:
             return None
         arrays = dict(zip(self._names, columns, strict=True))
-        if self._rescued:
-            arrays[self._rescued] = _rescued_column(Decoded(columns, None, {}), len(payloads))
+        self._misfits.rescue(arrays, {}, None, len(payloads))
         return arrays
 
     def decode(
@@ -84,14 +72,11 @@ class Decoder:
         found = self._format.decode(payloads, headers)
         misfits = found.misfits
         if misfits:
-            if self._mode == "failfast":
-                raise MalformedError({number: misfit.reason for number, misfit in misfits.items()})
-            self._count(misfits, sequence_of)
+            self._misfits.add(misfits, sequence_of)
         arrays = dict(zip(self._names, found.columns, strict=True))
         rows = None if found.rows is None else pa.array(found.rows, pa.int64())
-        if self._rescued:
-            arrays[self._rescued] = _rescued_column(found, len(payloads))
-        if misfits and self._mode == "dropmalformed":
+        self._misfits.rescue(arrays, misfits, rows, len(payloads))
+        if misfits and self._misfits.drops:
             return _without(arrays, rows, misfits, len(payloads))
         return Columns(arrays, rows)
 
@@ -131,34 +116,7 @@ class Decoder:
 
     def report(self) -> None:
         """Say how many values did not fit, if any."""
-        if not self.misfits:
-            return
-        done = {"permissive": "are null", "dropmalformed": "were dropped"}[self._mode]
-        _LOG.warning(
-            "stream %r: %d values of this task did not fit and %s; the first is %s",
-            self._stream,
-            self.misfits,
-            done + (f", see {self._rescued}" if self._rescued else ""),
-            self._first,
-        )
-
-    def _count(self, misfits: dict[int, Misfit], sequence_of: Callable[[int], int]) -> None:
-        if not self._first:
-            number, misfit = min(misfits.items())
-            self._first = f"message {sequence_of(number)}: {misfit.reason}"
-        self.misfits += len(misfits)
-
-
-def _rescued_column(found: Decoded, messages: int) -> pa.Array:
-    import pyarrow as pa
-
-    if not found.misfits:
-        return pa.nulls(messages if found.rows is None else len(found.rows), pa.string())
-    texts: list[str | None] = [None] * messages
-    for number, misfit in found.misfits.items():
-        texts[number] = misfit.rescued
-    column = pa.array(texts, pa.string())
-    return column if found.rows is None else column.take(pa.array(found.rows, pa.int64()))
+        self._misfits.report()
 
 
 def _without(

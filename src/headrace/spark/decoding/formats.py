@@ -22,7 +22,8 @@ from ..links.link import Link
 from ..links.outages import ServerPatience
 from ..reading.snapshot import SnapshotPlan, read_snapshot
 from . import avros, protobufs
-from .decoded import Decoded, Format, Misfit, misfit
+from .decoded import Decoded, Format
+from .misfits import Misfit, misfit
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,8 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 from ...schemas.errors import UnfitError
-from .decoded import Decoded, Misfit, shown
+from .decoded import Decoded, shown
+from .misfits import Misfit
 from .values import Constant, Fit, MinusZero, fit_for
 
 if TYPE_CHECKING:

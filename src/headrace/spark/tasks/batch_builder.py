@@ -19,7 +19,8 @@ from ...transforms import partition
 from ...wire import parse_headers
 from ..columns import COLUMNS, Wanted
 from ..decoding.decoder import Columns as DecodedColumns
-from ..decoding.decoder import Decoder, MalformedError
+from ..decoding.decoder import Decoder
+from ..decoding.misfits import MalformedError
 from ..frames import is_deletion
 from ..options import PartitionRule
 from .bad_messages import BadMessage, refuse

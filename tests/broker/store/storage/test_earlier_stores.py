@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.store import FileStorage
-from headrace.broker.store.format.record import STORE_FORMAT, decode_format
+from headrace.broker.store.format.version import STORE_FORMAT, decode_format
 from jetstream_world import World
 
 STORES = sorted((Path(__file__).parent / "stores").glob("*.tar.xz"))

@@ -9,7 +9,7 @@ import pytest
 from disks import disk_of
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage
-from headrace.broker.store.format.record import (
+from headrace.broker.store.format.version import (
     LOGGED_FORMAT,
     STORE_FORMAT,
     decode_format,

@@ -12,7 +12,7 @@ import pytest
 from headrace.cli import main
 from headrace.clock import ManualClock
 from headrace.jobs.models import ConsumerSettings, Options
-from headrace.jobs.policy import RetryPolicy
+from headrace.jobs.retry_policy import RetryPolicy
 from headrace.jobs.runtime.runtime import Runtime
 from headrace.jobs.service.definitions import consumers
 from jobs_world import PULL, World, http_of

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from ....errors import ConfigurationError
-from ....visitors import LOOPBACK_NAMES, Names, is_foreign
+from ....host_names import LOOPBACK_NAMES, Names, is_foreign
 from ..config.options import WebSocketOptions
 from .connection import EOF_SLICES, LINGER_S, REFUSED_LINGER_MAX, Connection
 from .pump import Pump

@@ -2,5 +2,5 @@
 
 Pure: bytes in, values out, and back; no files. Begin with ``record``, the unit of everything that is
 written, then ``segment``, the file that holds messages, and ``entries``, the metadata. ``removal_copy``
-is the file beside a segment that says its removals again.
+is the file beside a segment that says its removals again, ``version`` which formats this program reads.
 """

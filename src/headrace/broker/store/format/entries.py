@@ -21,12 +21,10 @@ from .record import (
     HEAD_BYTES,
     MARK,
     OVERHEAD,
-    STORE_FORMAT,
     U32,
     U64,
-    is_known,
-    refused,
 )
+from .version import STORE_FORMAT, is_known, refused
 
 PUT: Final = 1
 APPEND: Final = 2

@@ -30,7 +30,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from .record import STORE_FORMAT, is_known, refused
+from .version import STORE_FORMAT, is_known, refused
 
 NEVER_NS = (1 << 63) - 1
 """The time of a message that outlives every limit of age."""

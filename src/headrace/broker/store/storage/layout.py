@@ -27,7 +27,8 @@ from urllib.parse import quote, unquote
 from ....clock import Clock
 from ....errors import ConfigurationError, StoreError
 from ..commit.writer import Writer
-from ..format.record import (
+from ..format.segment import HEADER_BYTES, Header, decode_header
+from ..format.version import (
     FIRST_FORMAT,
     FORMAT_BYTES_MAX,
     LOGGED_FORMAT,
@@ -37,7 +38,6 @@ from ..format.record import (
     refused,
     refused_log,
 )
-from ..format.segment import HEADER_BYTES, Header, decode_header
 from ..io.files import FileSystem, is_full, read_around, read_start, write_all
 from ..io.findings import Finding
 from ..meta.spare import SPARE, Spare, read_spare

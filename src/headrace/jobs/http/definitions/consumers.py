@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ... import ids, limits
 from ...errors import bad_request, not_found
 from ...models import Consumer, ConsumerSettings, rfc3339, state_name
-from ...policy import with_kind
+from ...retry_policy import with_kind
 from ...runtime.runtime import Runtime
 from ...service import finding, page_reads
 from ...service.definitions import consumers

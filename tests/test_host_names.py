@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.visitors import LOOPBACK_NAMES, Names, is_foreign, is_loopback, name_of
+from headrace.host_names import LOOPBACK_NAMES, Names, is_foreign, is_loopback, name_of
 
 
 @pytest.mark.parametrize(

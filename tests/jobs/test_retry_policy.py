@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headrace.jobs import limits
 from headrace.jobs.errors import JobsError
 from headrace.jobs.models import Options
-from headrace.jobs.policy import BreakerPolicy, RetryPolicy, pull_timeout_s, retry_delay_s
+from headrace.jobs.retry_policy import BreakerPolicy, RetryPolicy, retry_delay_s
 
 
 def delays(policy: RetryPolicy, count: int, random: float = 0.0) -> list[float]:
@@ -71,11 +71,6 @@ def test_exponential_delays_stay_between_the_jittered_base_and_the_cap(
     policy = RetryPolicy(kind="exponential", base_s=2, cap_s=500, jitter=jitter)
     delay = retry_delay_s(policy, retry, lambda: random)
     assert 2 * (1 - jitter) <= delay <= 500
-
-
-def test_the_timeout_of_a_pull_job_is_the_specified_sum() -> None:
-    assert pull_timeout_s(30, 2, 0) == 32.25
-    assert pull_timeout_s(30, 2, 10) == 42.25
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Times at which a failed job is retried, and how long a claim lasts. Pure: randomness is passed in."""
+"""When a failed job is retried, and when calls to a failing endpoint stop. Pure: randomness is passed in."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from .errors import bad_request
 __all__ = [
     "BreakerPolicy",
     "RetryPolicy",
-    "pull_timeout_s",
-    "push_lease_s",
     "retry_delay_s",
     "with_kind",
 ]
@@ -106,18 +104,6 @@ def retry_delay_s(
     if retry_after_s is not None:
         delay = max(delay, min(retry_after_s, limits.RETRY_AFTER_S_MAX))
     return min(delay, limits.RETRY_DELAY_S_MAX)
-
-
-def pull_timeout_s(
-    connection_timeout_s: float, rational_delay_s: float, incremental_s: int
-) -> float:
-    """Seconds that a pull job may stay INFLIGHT: stopTimeout + rationalDelay + IncrementalTimeout."""
-    return connection_timeout_s + limits.STOP_MARGIN_S + rational_delay_s + incremental_s
-
-
-def push_lease_s(timeout_s: float) -> float:
-    """Seconds that a push attempt is leased: its timeout, plus time to store its result."""
-    return timeout_s + 15.0
 
 
 def _is_delay(value: float) -> bool:
