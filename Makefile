@@ -25,7 +25,7 @@ CHANGES_ARGS ?= --minutes 60
 DRILL_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test test-all test-seconds test-python docs lint format types contracts blocking keywords diagrams bench soak faults matrices cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs hostile lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers drill
+.PHONY: help env demo test test-all test-seconds test-python docs lint format types contracts keywords diagrams bench soak faults matrices cluster groups bookings confirmations jobs-soak spark-kills spark-cluster fuzz fuzz-jobs hostile lock clean fuzz-web fuzz-broker deploys changes standby shortages pipeline-memory both-servers drill
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,9 +74,6 @@ types: env  ## mypy --strict, over the tests, too
 
 contracts: env  ## who may import whom
 	@$(BIN)/lint-imports
-
-blocking: env  ## write the blocking jobs client again, from the asyncio one
-	@$(BIN)/python scripts/make-blocking
 
 diagrams: env  ## draw the pictures of the pages again
 	@$(BIN)/python scripts/draw-diagrams

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from random import Random
 
-from headrace.retries import Patience, pause_s
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.retries import Patience, backoff_s, pause_s
 
 
 class Clock:
@@ -20,6 +24,15 @@ class Clock:
 )
 def test_pauses_double_from_the_first_up_to_a_limit(failures: int, seconds: float) -> None:
     assert pause_s(failures, 0.5, 5.0) == seconds
+
+
+@given(st.integers(1, 10_000), st.integers())
+def test_pauses_double_up_to_their_cap_and_are_never_less_than_half(
+    failures: int, seed: int
+) -> None:
+    pause = backoff_s(failures, 0.1, 5.0, Random(seed))
+    whole = min(5.0, 0.1 * 2.0 ** min(failures - 1, 63))
+    assert whole / 2 <= pause <= whole
 
 
 def test_the_time_for_attempts_begins_at_the_first_failure_and_cuts_the_last_pause() -> None:
@@ -48,3 +61,11 @@ def test_after_a_success_the_next_failure_is_the_first_again() -> None:
 def test_no_time_is_no_further_attempt() -> None:
     with pytest.raises(RuntimeError, match="away"):
         Patience(0.0, Clock(), 1.0, 60.0).pause_s(RuntimeError("away"))
+
+
+def test_those_who_wait_by_chance_come_apart() -> None:
+    clock, error = Clock(), RuntimeError("away")
+    first, other = (Patience(60.0, clock, 1.0, 5.0, Random(seed)) for seed in (1, 2))
+    pauses = [(first.pause_s(error), other.pause_s(error)) for _ in range(4)]
+    assert all(one != another for one, another in pauses)
+    assert all(0.5 <= each <= 5.0 for pair in pauses for each in pair)

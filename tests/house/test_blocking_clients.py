@@ -1,6 +1,6 @@
 """The blocking clients are those of asyncio in all but ``async``: arguments, types, documentation.
 
-Here is compared what Python says of both. ``scripts/make-blocking`` writes that of the job service.
+Here is compared what Python says of both.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import blocking_words
 import headrace
-from blocking_client import command, plain, words
-from blocking_client.source import ProblemError
+from blocking_words import ProblemError
 from headrace import groups, sync
 from headrace.client.blocking import consumer
 from headrace.groups import exactly_once as once
@@ -58,6 +57,7 @@ def twins() -> Iterator[tuple[Any, Any]]:
             yield vars(importlib.import_module(twin.__module__))[inner.partition("[")[0]], twin
 
 
+MADE_BY_USERS = {AsyncJobsClient, JobsClient, Worker, BlockingWorker}
 GROUPS_OF_THREADS = {"GroupMessage", "Membership", "elastic", "static"}
 TWINS = [
     *twins(),
@@ -80,7 +80,7 @@ def members(kind: type) -> dict[str, Any]:
     found = {}
     for name in dir(kind):
         member = inspect.getattr_static(kind, name)
-        made = name == "__init__" and kind.__module__.startswith("headrace.jobs")
+        made = name == "__init__" and kind in MADE_BY_USERS
         if made or (not name.startswith("_") and name not in ITS_OWN) or name in RENAMED:
             found[name] = member
     return found
@@ -112,7 +112,7 @@ def said_of(thing: Any) -> str:
 
 
 def adapted(text: str, where: str) -> str:
-    return " ".join(words.adapted(inspect.cleandoc(text), where).split())
+    return " ".join(blocking_words.adapted(inspect.cleandoc(text), where).split())
 
 
 @pytest.mark.parametrize(("aio", "twin"), TWINS, ids=lambda kind: kind.__name__)
@@ -172,68 +172,13 @@ def test_the_blocking_broker_has_what_users_of_the_asyncio_one_have() -> None:
             assert types_of(theirs) == types_of(ours), name
 
 
-# The files
-
-
-@pytest.fixture(scope="module")
-def generated() -> dict[Path, str]:
-    return command.generated()
-
-
-def test_the_generated_files_are_current(generated: dict[Path, str]) -> None:
-    stale = [path.name for path, text in generated.items() if path.read_text() != text]
-    assert not stale, "run `make blocking`"
-
-
-def test_a_file_that_is_not_current_is_found_and_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old = tmp_path / "old.py"
-    old.write_text("x = 1\n")
-    monkeypatch.setattr(command, "ROOT", tmp_path)
-    monkeypatch.setattr(command, "generated", lambda: {old: "x = 2\n"})
-    assert command.main(["--check"]) == 1
-    assert "-x = 1\n+x = 2" in capsys.readouterr().out
-    assert old.read_text() == "x = 1\n"
-    assert command.main([]) == 0
-    assert old.read_text() == "x = 2\n"
-    assert command.main(["--check"]) == 0
-
-
 def test_words_that_nobody_adapted_are_refused() -> None:
     text = "Wait: ``async with await a.b() as c: async for d in c``."
-    assert words.adapted(text, "A.b") == "Wait: ``with a.b() as c: for d in c``."
+    assert blocking_words.adapted(text, "A.b") == "Wait: ``with a.b() as c: for d in c``."
     with pytest.raises(ProblemError, match=r"A\.b says 'coroutine'"):
-        words.adapted("Give it a coroutine function.", "A.b")
+        blocking_words.adapted("Give it a coroutine function.", "A.b")
 
 
 def test_a_sentence_that_is_gone_is_missed() -> None:
     with pytest.raises(ProblemError, match=r"Publisher does not say 'Not thread-safe"):
-        words.adapted("Sends.", "Publisher")
-
-
-def test_the_asyncio_source_is_written_without_async(tmp_path: Path) -> None:
-    path = tmp_path / "aio.py"
-    path.write_text(
-        '"""The asyncio client."""\n\n'
-        "class AsyncJobsClient:\n"
-        "    async def __aenter__(self):\n"
-        "        return self\n\n"
-        "    async def pages(self) -> AsyncIterator[int]:\n"
-        '        """Use ``async with await x()``."""\n'
-        "        async for each in self._all(await self.first()):\n"
-        "            yield each\n"
-    )
-    written = plain.write_plain(path).partition('"""The blocking client."""\n\n')[2]
-    assert written == (
-        "class JobsClient:\n"
-        "    def __enter__(self):\n"
-        "        return self\n\n"
-        "    def pages(self) -> Iterator[int]:\n"
-        '        """Use ``with x()``."""\n'
-        "        for each in self._all(self.first()):\n"
-        "            yield each\n"
-    )
-    path.write_text('"""The asyncio client."""\n\nasyncio.timeout(1)\n')
-    with pytest.raises(ProblemError, match="asyncio"):
-        plain.write_plain(path)
+        blocking_words.adapted("Sends.", "Publisher")

@@ -96,6 +96,7 @@ MECHANISMS = [
         },
     ),
     Mechanism("jobs.service.auditing", r"\"insert_event\""),
+    Mechanism("blocking", r"\bupdate_wrapper\(|\bdef (?:blocking|iterating|anywhere)\("),
     Mechanism("jobs.states", r"\bState\.INFLIGHT, Event\."),
 ]
 
@@ -145,6 +146,10 @@ def test_the_home_of_each_looks_like_it(mechanism: Mechanism) -> None:
         ("handling.failing", "from ....handling.failure import Again, decide"),
         ("handling.waiting", "from ....handling.key_order import Lanes, Line"),
         ("handling.threads", "self._waiting = queue.SimpleQueue()"),
+        (
+            "blocking",
+            "def blocking(method: Method[P, Coroutine[Any, Any, R]]) -> Method[P, R]: ...",
+        ),
         ("jobs.http.router", "from starlette.applications import Starlette"),
     ],
 )

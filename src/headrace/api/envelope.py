@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ..errors import ProtocolError
 from .base import Document, DocumentError, from_wire, read_json, to_wire
 from .consumers import CreateConsumerRequest
 from .errors import ErrorSpec, api_error
@@ -43,6 +44,19 @@ def decode_response(data: bytes, kind: type[D]) -> D:
     if isinstance(error, dict):
         raise api_error(error)
     return from_wire(raw, kind)
+
+
+def read_answer(subject: str, data: bytes, kind: type[D]) -> D:
+    """Read what came on a request to ``subject``.
+
+    Raises:
+        JetStreamApiError: the answer is an error.
+        ProtocolError: JetStream has not said this.
+    """
+    try:
+        return decode_response(data, kind)
+    except DocumentError as error:
+        raise ProtocolError(f"the answer on {subject!r} is not understood: {error}") from error
 
 
 def decode_pub_ack(data: bytes) -> PubAck:

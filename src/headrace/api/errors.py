@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from ..errors import ConsumerNotFoundError, JetStreamApiError, StreamNotFoundError
 
@@ -444,3 +444,22 @@ class ErrorCode(ErrorSpec, IntEnum):
 
 Errors = ErrorCode
 """The name by which the broker calls it."""
+
+_NOT_NOW: Final = frozenset(
+    {
+        10008,  # JetStream is not available now
+        10009,  # not the leader (now)
+        10158,  # a message with this id is being stored: the one sent before
+    }
+)
+_NOBODY: Final = 503
+
+
+def is_leaderless(error: Exception) -> bool:
+    """Whether a server refused, and did nothing, because somebody else leads, or nobody does now.
+
+    What it could not propose to the others is answered with 503 and no number.
+    """
+    if not isinstance(error, JetStreamApiError):
+        return False
+    return error.err_code in _NOT_NOW or (error.code == _NOBODY and error.err_code == 0)

@@ -1,6 +1,6 @@
 """A member at work, for threads: its handlers run on threads of the membership's own.
 
-What waits is made of the asyncio methods (``client/blocking/methods.py``). Written by hand are the
+What waits is made of the asyncio methods (``headrace.blocking``). Written by hand are the
 properties, of which type checkers would not infer the types, and what depends on who calls it: iterating
 and ``leave``.
 """
@@ -12,10 +12,10 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from ..api.consumers import ConsumerConfig
+from ..blocking import Method, blocking, checked, documented, take_next
 from ..client.blocking.jetstream import JetStream
-from ..client.blocking.loop_thread import LoopThread, caller_here, sides_of, take_next
+from ..client.blocking.loop_thread import Facade, LoopThread, caller_here, sides_of
 from ..client.blocking.messages import delivered_on
-from ..client.blocking.methods import Blocking, Method, blocking, checked, documented
 from ..client.jetstream_context import JetStream as AioJetStream
 from ..client.seam import note_answered
 from ..errors import ConfigurationError
@@ -135,7 +135,7 @@ def outside_handlers(instead: str) -> Callable[[AioMembership[Any]], None]:
     return check
 
 
-class Membership(Blocking, Generic[G]):
+class Membership(Facade, Generic[G]):
     """One instance of a group's member. Made by ``static.join`` and ``elastic.join``.
 
     ::

@@ -17,6 +17,7 @@ from ..errors import ProtocolError
 EMPTY_BLOCK: Final = b"NATS/1.0\r\n\r\n"
 
 _VERSION: Final = b"NATS/1.0"
+_NOBODY: Final = b"NATS/1.0 503"
 _STATUS_LINE: Final = re.compile(rb"NATS/1\.0(?:[ \t]+([0-9]{3})(?:[ \t]+([^\r\n]*))?)?[ \t]*")
 # Surrogates that do not stand for undecodable bytes; they cannot be encoded.
 _NO_TEXT: Final = r"\ud800-\udc7f\udd00-\udfff"
@@ -156,6 +157,14 @@ def status_of(block: bytes) -> int | None:
         return None
     digits = block[9:12]
     return int(digits) if len(digits) == 3 and digits.isdigit() else None
+
+
+def says_nobody(block: bytes, payload: bytes) -> bool:
+    """Whether a server says, in place of an answer, that nobody listens on the subject.
+
+    It has no payload: what has one is somebody's answer, whatever status that gives.
+    """
+    return not payload and block.startswith(_NOBODY)
 
 
 def header_value(block: bytes, name: bytes) -> bytes | None:

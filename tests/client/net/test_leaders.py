@@ -11,12 +11,12 @@ import pytest
 
 from headrace import sync
 from headrace.api.base import encode
+from headrace.api.errors import is_leaderless
 from headrace.api.streams import StreamNamesResponse
 from headrace.client import JetStream, connect
 from headrace.client.events import Event, LeaderWaitOver, WaitingForLeader
 from headrace.client.metrics import prometheus
 from headrace.client.net.handshake import ServerInfo
-from headrace.client.net.leaders import is_leaderless
 from headrace.client.publish.stream_of_subject import BEHIND_MAX
 from headrace.embedded import Broker
 from headrace.errors import (

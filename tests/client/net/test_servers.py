@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from headrace.client.net.handshake import Credentials, parse_servers
-from headrace.client.net.reconnect import backoff
 from headrace.client.net.servers import ServerPool
 from headrace.client.nuid import Nuid, base62
 
@@ -60,15 +56,6 @@ def test_the_order_is_shuffled_on_request() -> None:
     urls = [f"h{number}" for number in range(20)]
     assert [a.host for a in pool(*urls).addresses] == urls
     assert [a.host for a in pool(*urls, randomize=True).addresses] != urls
-
-
-@given(st.integers(1, 10_000), st.integers())
-def test_pauses_double_up_to_their_cap_and_are_never_less_than_half(
-    failures: int, seed: int
-) -> None:
-    pause = backoff(failures, 0.1, 5.0, random.Random(seed))
-    whole = min(5.0, 0.1 * 2.0 ** min(failures - 1, 63))
-    assert whole / 2 <= pause <= whole
 
 
 def test_identifiers_do_not_repeat_and_have_their_form() -> None:

@@ -70,7 +70,7 @@ async def test_certificates_are_read_where_tls_is_spoken_alone(
     for name in ("load_verify_locations", "load_default_certs", "set_default_verify_paths"):
         monkeypatch.setattr(ssl.SSLContext, name, lambda *_, name=name, **__: read.append(name))
     client = made(url)
-    trust = client._settings.trust()
+    trust = getattr(client, "_inner", client)._sender.settings.trust()
     await said(client, "close")
     assert len(read) == reads
     assert trust is True or (trust.check_hostname and trust.verify_mode is ssl.CERT_REQUIRED)

@@ -16,7 +16,7 @@ from headrace.errors import (
 )
 from headrace.spark.links.outages import ServerPatience, may_pass
 
-from ..virtual import Time
+from ..virtual import Steady, Time
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,8 @@ from ..virtual import Time
         (RequestTimeoutError("x"), True),
         (NoRespondersError("x"), True),
         (JetStreamApiError(503, 10008, "temporarily unavailable"), True),
+        (JetStreamApiError(500, 10009, "can not handle request"), True),
+        (JetStreamApiError(409, 10158, "duplicate message id is in process"), True),
         (JetStreamApiError(400, 10003, "bad request"), False),
         (AuthorizationError("x"), False),
         (ConfigurationError("x"), False),
@@ -38,7 +40,7 @@ def test_what_may_be_over_soon_is_waited_for(error: HeadraceError, yes: bool) ->
 
 def test_the_pauses_grow_to_five_seconds_and_end_with_the_time() -> None:
     time = Time()
-    patience = ServerPatience(20.0, "stream 'S'", time.clock, time.sleep)
+    patience = ServerPatience(20.0, "stream 'S'", time.clock, time.sleep, Steady())
     away = ConnectionClosedError("refused")
     with pytest.raises(ConnectionClosedError, match="refused"):
         while True:
@@ -52,7 +54,7 @@ def test_an_outage_is_said_once_and_a_stale_connection_not_at_all(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     time = Time()
-    patience = ServerPatience(60.0, "stream 'S'", time.clock, time.sleep)
+    patience = ServerPatience(60.0, "stream 'S'", time.clock, time.sleep, Steady())
     with caplog.at_level(logging.WARNING, "headrace.spark"):
         patience.pause(ConnectionClosedError("stale"))
         patience.restart()

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Coroutine, Iterator
 from typing import Any, Generic, Self
 
+from ...blocking import anywhere, blocking, returning, take_next, wrapping
 from ..jetstream.calls import place_of_call
 from ..jetstream.watch import T
 from ..jetstream.watch import Watch as AioWatch
@@ -13,11 +14,10 @@ from ..kv import KeyValue as AioKeyValue
 from ..objects.info import ObjectInfo
 from ..objects.reader import ObjectReader as AioObjectReader
 from ..objects.store import ObjectStore as AioObjectStore
-from .loop_thread import LoopThread, take_next
-from .methods import Blocking, anywhere, blocking, returning, wrapping
+from .loop_thread import Facade, LoopThread
 
 
-class Watch(Blocking, Generic[T]):
+class Watch(Facade, Generic[T]):
     """Entries as they change: ``with kv.watch() as watch: for entry in watch``."""
 
     __slots__ = ("_entries",)
@@ -57,7 +57,7 @@ class Watch(Blocking, Generic[T]):
         self.stop()
 
 
-class KeyValue(Blocking):
+class KeyValue(Facade):
     """One bucket. Made by ``js.key_value(name)`` and ``js.create_key_value(name, …)``.
 
     Keys are ``A-Z a-z 0-9 - _ = / .`` and do not begin or end with a dot.
@@ -94,7 +94,7 @@ class KeyValue(Blocking):
     purge_deletes = blocking(AioKeyValue.purge_deletes)
 
 
-class ObjectReader(Blocking):
+class ObjectReader(Facade):
     """The content of one object: ``with store.open(name) as reader: for chunk in reader``.
 
     Chunks are ``bytes`` as they were put, at most about 8 MiB of them are held. After the last one size
@@ -132,7 +132,7 @@ class ObjectReader(Blocking):
     close = blocking(AioObjectReader.close)
 
 
-class ObjectStore(Blocking):
+class ObjectStore(Facade):
     """One bucket of objects. Made by ``js.object_store(name)`` and ``js.create_object_store(name, …)``.
 
     An object has a name (any text), content of any size, and a description. It is there once ``put``

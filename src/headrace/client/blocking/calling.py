@@ -8,12 +8,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from ...blocking import made_by
 from ...errors import ConfigurationError
 from ..calling import LongCall as AioLongCall
 from ..calling import TransferProgress, check_tells
 from ..calling import long_call as aio_long_call
-from .loop_thread import Blocking, LoopThread, sides_of
-from .methods import made_by
+from .loop_thread import Facade, LoopThread, sides_of
 
 __all__ = ["LongCall", "long_call"]
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class LongCall(Blocking, Generic[R]):
+class LongCall(Facade, Generic[R]):
     """A call that runs. Made by ``long_call``.
 
     ``for`` gives how far it is each time that it has come further (the newest, where it is quicker than
@@ -106,7 +106,7 @@ def long_call(call: Callable[P, R], /, *args: P.args, **keywords: P.kwargs) -> L
     """
     check_tells(call)
     facade = getattr(call, "__self__", None)
-    if not isinstance(facade, Blocking):
+    if not isinstance(facade, Facade):
         raise ConfigurationError(
             f"{call!r} is no method of headrace.sync; accepted is one such as stream.backup"
         )

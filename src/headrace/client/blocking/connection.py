@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self, Unpack
 
+from ...blocking import anywhere, blocking, calling, iterate, returning, wrapping
 from ...errors import ConnectionClosedError
 from ...handling.callbacks import check_plain
 from ..connection import DEFAULT_SERVER, Connecting
@@ -17,9 +18,8 @@ from ..net.handshake import ServerInfo
 from ..net.options import Options
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .jetstream import JetStream
-from .loop_thread import LoopThread, caller_here, iterate
+from .loop_thread import Facade, LoopThread, caller_here
 from .messages import Message
-from .methods import Blocking, anywhere, blocking, calling, returning, wrapping
 from .services import Service
 from .subscription import Subscription
 
@@ -64,7 +64,7 @@ def open_on(connecting: Connecting, thread: LoopThread) -> Connection:
     return connection
 
 
-class Connection(Blocking):
+class Connection(Facade):
     """A connection to a NATS server or a Headrace broker; made by ``connect``.
 
     What sends returns once the bytes are queued; they leave soon after. A lost connection is restored

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, Self, Unpack
 
 from ...api.consumers import ConsumerInfo
+from ...blocking import anywhere, blocking, calling, returning, wrapping
 from ...errors import ConfigurationError, ConnectionClosedError
 from ...handling.callbacks import Queued, check_plain
 from ...handling.failure import OnFailure
@@ -26,15 +27,14 @@ from ..jetstream.ordered import OrderedConsumer as AioOrderedConsumer
 from ..jetstream.ordered import OrderedConsumption as AioOrderedConsumption
 from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
-from .loop_thread import LoopThread, call_on_thread, callback_here, caller_here
+from .loop_thread import Facade, LoopThread, call_on_thread, callback_here, caller_here
 from .messages import Batch, JetStreamMessage, take
-from .methods import Blocking, anywhere, blocking, calling, returning, wrapping
 from .subscription import PushSubscription
 
 BROUGHT_MAX: Final = 100  # messages brought from the loop in one go when iterating
 
 
-class JetStreamMessages(Blocking, ABC):
+class JetStreamMessages(Facade, ABC):
     """Messages of a consumer, to be iterated until ``stop``."""
 
     __slots__ = ("_messages",)
@@ -238,7 +238,7 @@ class OrderedConsumption(JetStreamMessages):
     stop = blocking(AioOrderedConsumption.stop)
 
 
-class OrderedConsumer(Blocking):
+class OrderedConsumer(Facade):
     """Reads a stream in order, each message once. Made by ``Stream.ordered_consumer``.
 
     There is nothing to acknowledge. Behind it stands an ephemeral consumer in the server's memory, which
@@ -283,7 +283,7 @@ class OrderedConsumer(Blocking):
     delete = blocking(AioOrderedConsumer.delete)
 
 
-class Consumer(Blocking):
+class Consumer(Facade):
     """One pull consumer of one stream. Made by ``stream.consumer(…)`` and its like.
 
     Attributes:

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ...api.streams import StreamInfo
+from ...blocking import anywhere, blocking, calling, iterate, iterating, returning, wrapping
 from ..jetstream.direct_get import scan
 from ..jetstream.stored_message import StreamMessage
 from ..jetstream.stream import Stream as AioStream
 from ..jetstream_context import JetStream as AioJetStream
 from .buckets import KeyValue, ObjectStore
 from .consumer import Consumer, OrderedConsumer
-from .loop_thread import iterate
-from .methods import Blocking, anywhere, blocking, calling, iterating, returning, wrapping
+from .loop_thread import Facade
 from .publisher import AtomicBatch, Publisher
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 
-class Stream(Blocking):
+class Stream(Facade):
     """One stream. Made by ``js.stream(name)`` and ``js.create_stream(…)``.
 
     Attributes:
@@ -90,7 +90,7 @@ class Stream(Blocking):
     consumer_names = iterating(AioStream.consumer_names)
 
 
-class JetStream(Blocking):
+class JetStream(Facade):
     """Streams and consumers over one connection. Made by ``connection.jetstream()``.
 
     Args:

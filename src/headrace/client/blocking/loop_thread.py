@@ -11,9 +11,10 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
+from ...blocking import Blocking
 from ...errors import ConfigurationError, ConnectionClosedError
 from ..jetstream.consuming.concurrent import lane_here
 from ..jetstream.consuming.consume import Consumption
@@ -218,20 +219,14 @@ class SharedLoopThread(LoopThread):
             self._over = self._over or _CLOSED
 
 
-class Blocking:
-    """Base of the facade's classes: the asyncio object, and the thread of its loop."""
+class Facade(Blocking):
+    """Base of the client's classes: the asyncio object, and the thread of its loop."""
 
-    __slots__ = ("_inner", "_thread")
-
-    def __init__(self, thread: LoopThread, inner: Any) -> None:
-        self._thread = thread
-        self._inner = inner
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
+    __slots__ = ()
+    _thread: LoopThread
 
 
-def sides_of(facade: Blocking) -> tuple[LoopThread, Any]:
+def sides_of(facade: Facade) -> tuple[LoopThread, Any]:
     """The thread of its loop, and the asyncio object."""
     return facade._thread, facade._inner
 
@@ -289,24 +284,3 @@ def caller_here() -> asyncio.Future[None] | int:
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def iterate(thread: LoopThread, items: AsyncIterator[T]) -> Iterator[T]:
-    """The items of an asynchronous listing, page by page as they are asked for."""
-    while (item := thread.run(_next_of(items))) is not _END:
-        yield item
-
-
-def take_next(thread: LoopThread, items: AsyncIterator[T]) -> T:
-    """The next item. Raises StopIteration at the end."""
-    item = thread.run(_next_of(items))
-    if item is _END:
-        raise StopIteration
-    return item
-
-
-_END: Any = object()
-
-
-async def _next_of(items: AsyncIterator[T]) -> T:
-    return await anext(items, _END)

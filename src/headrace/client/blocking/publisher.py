@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from typing import Any, Final, Self
 
 from ...api.messages import PubAck
+from ...blocking import anywhere, blocking
 from ..message import HeadersLike, Payload
 from ..publish.atomic_batch import AtomicBatch as AioAtomicBatch
 from ..publish.publisher import Publisher as AioPublisher
-from .loop_thread import LoopThread
-from .methods import Blocking, anywhere, blocking
+from .loop_thread import Facade, LoopThread
 
 WAITING_MAX: Final = 4096  # messages not yet taken by the loop's thread; then `send` waits
 
 
-class Publisher(Blocking):
+class Publisher(Facade):
     """Sends without waiting for each ack. Made by ``js.publisher(…)``; a context manager.
 
     Messages of one subject are stored in the order sent: nothing is sent behind a message that is known
@@ -170,7 +170,7 @@ class Publisher(Blocking):
                 await asyncio.wait([self._pump])
 
 
-class AtomicBatch(Blocking):
+class AtomicBatch(Facade):
     """Messages that are stored together, one after the other, or not at all. To be filled by one thread at
     a time. Made by ``js.batch()``.
 

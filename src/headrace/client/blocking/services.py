@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Self
 
+from ...blocking import blocking, calling
 from ...errors import ConfigurationError
 from ...handling.callbacks import check_plain
 from ..services import Service as AioService
 from ..services import ServiceGroup as AioServiceGroup
 from ..services import checked_queue
-from .loop_thread import callback_here
+from .loop_thread import Facade, callback_here
 from .messages import Message
-from .methods import Blocking, blocking, calling
 from .subscription import Subscription
 
 Handler = Callable[[Message], bytes | None]
 
 
-class Service(Blocking):
+class Service(Facade):
     """One instance of a service. Made by ``Connection.add_service``.
 
     ::
@@ -116,7 +116,7 @@ class Service(Blocking):
     stopped = blocking(AioService.stopped)
 
 
-class ServiceGroup(Blocking):
+class ServiceGroup(Facade):
     """Endpoints of one service whose subjects begin alike. Made by ``Service.group``.
 
     Attributes:

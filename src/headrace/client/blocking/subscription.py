@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, Self, cast
 
+from ...blocking import blocking
 from ..jetstream.push import PushSubscription as AioPushSubscription
 from ..subscription import Subscription as AioSubscription
-from .loop_thread import LoopThread, call_on_thread, callback_here
+from .loop_thread import Facade, LoopThread, call_on_thread, callback_here
 from .messages import JetStreamMessage, Message, take
-from .methods import Blocking, blocking
 
 BROUGHT_MAX: Final = 256  # messages brought from the loop in one go when iterating
 
 
-class Subscription(Blocking):
+class Subscription(Facade):
     """Messages of one subject, in order: ``for message in subscription``, or a callback.
 
     To be iterated by one thread at a time. Messages wait in memory until taken, up to two limits; what

@@ -9,14 +9,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ...api.base import Document, DocumentError, encode
+from ...api.base import Document, encode
 from ...api.consumers import ConsumerListResponse, ConsumerNamesResponse
-from ...api.envelope import decode_response
+from ...api.envelope import read_answer
+from ...api.errors import is_leaderless
 from ...api.names import API_PREFIX
 from ...api.streams import StreamListResponse, StreamNamesRequest, StreamNamesResponse
-from ...errors import ConfigurationError, HeadraceError, NoRespondersError, ProtocolError
+from ...errors import ConfigurationError, HeadraceError, NoRespondersError
 from ...limits import NAME_CHARS_MAX
-from ..net.leaders import is_leaderless, is_unanswered, patiently
+from ..net.leaders import is_unanswered, patiently
 
 if TYPE_CHECKING:
     from ..net.session import Session
@@ -121,10 +122,7 @@ class Api:
                 f"no answer on {subject!r}: JetStream is not enabled on {self.session.server}, "
                 "or not for this account"
             ) from None
-        try:
-            return decode_response(answer[5], kind)
-        except DocumentError as error:
-            raise ProtocolError(f"the answer on {subject!r} is not understood: {error}") from error
+        return read_answer(subject, answer[5], kind)
 
     async def pages(
         self,

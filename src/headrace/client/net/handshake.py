@@ -193,6 +193,11 @@ def connect_command(
     return b"CONNECT " + _encode_connect(document) + b"\r\n"
 
 
+def lacks_permission(text: str) -> bool:
+    """Whether a ``-ERR`` is about a permission that we lack. After anything else the server closes."""
+    return text.lower().startswith("permissions violation")
+
+
 def server_error(text: str) -> Exception:
     """The exception for a ``-ERR``."""
     if text.lower().startswith(_AUTHORIZATION):

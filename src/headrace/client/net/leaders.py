@@ -33,25 +33,7 @@ T = TypeVar("T")
 
 PAUSE_FIRST_S: Final = 0.25
 PAUSE_MAX_S: Final = 1.0
-_NOT_NOW: Final = frozenset(
-    {
-        10008,  # JetStream is not available now
-        10009,  # not the leader (now)
-        10158,  # a message with this id is being stored: the one sent before
-    }
-)
-_NOBODY: Final = 503
 _LAST: Final = re.compile(r"wrong last sequence: (\d{1,19})")
-
-
-def is_leaderless(error: Exception) -> bool:
-    """Whether a server refused, and did nothing, because somebody else leads, or nobody does now.
-
-    What it could not propose to the others is answered with 503 and no number.
-    """
-    if not isinstance(error, JetStreamApiError):
-        return False
-    return error.err_code in _NOT_NOW or (error.code == _NOBODY and error.err_code == 0)
 
 
 def is_unanswered(session: Session, error: Exception) -> bool:

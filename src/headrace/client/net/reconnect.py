@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from ...errors import (
@@ -15,14 +15,13 @@ from ...errors import (
     ConnectFailedError,
     ConnectionClosedError,
 )
-from ...retries import pause_s
+from ...retries import backoff_s
 from .handshake import ServerAddress
 from .link import Link
 from .options import Options
-from .servers import ServerPool
+from .servers import Round, ServerPool
 
 STILL_WAITING_S: Final = 10.0
-_JITTER: Final = 0.5
 
 _log = logging.getLogger("headrace.client")
 
@@ -90,14 +89,6 @@ EAGER_PAUSE_S: Final = 0.25
 _REFUSALS_MAX = 2  # the same server refusing the credentials again will not change its mind
 
 
-def backoff(failures: int, first: float, most: float, source: random.Random) -> float:
-    """Seconds to wait after the ``failures``-th failure in a row (from 1): doubling, capped, jittered.
-
-    The random part takes away up to half, so clients that lost a server together return apart.
-    """
-    return pause_s(failures, first, most) * (1.0 - _JITTER * source.random())
-
-
 class ServerGoneError(ConnectionClosedError):
     """There will never be a server at this address again: no use in trying."""
 
@@ -125,20 +116,13 @@ async def first_connection(
     """
     if options.retry_first_connect:
         return await restore(pool, options, source, dial)
-    failures: list[Exception] = []
-    for attempt in range(1, len(pool) + 1):
-        address = pool.next()
-        if address is None:
-            break
+    attempts = Round(pool)
+    for attempt, address in enumerate(attempts, 1):
         try:
             return ReadyLink(await dial(address, options), address, attempt)
         except ConnectionClosedError as error:
-            pool.failed(address)
-            failures.append(error)
-    for failure in failures:
-        if isinstance(failure, AuthorizationError):
-            raise failure
-    raise ConnectFailedError(_all_failed("no server could be reached", failures))
+            attempts.failed(address, error)
+    raise attempts.error()
 
 
 async def restore(
@@ -163,7 +147,7 @@ async def restore(
         address = pool.next()
         if address is None:
             raise ConnectFailedError(
-                _all_failed(f"given up after {attempts} attempts", list(last.values()))
+                "; ".join([f"given up after {attempts} attempts", *map(str, last.values())])
             )
         attempts += 1
         try:
@@ -182,8 +166,4 @@ async def restore(
             longer = options.reconnect_wait * 2.0**rounds
             if rounds == 0 or longer <= EAGER_PAUSE_S or loop.time() - begun >= EAGER_S:
                 rounds += 1
-            pause = backoff(rounds, options.reconnect_wait, options.reconnect_wait_max, source)
-
-
-def _all_failed(what: str, failures: Sequence[Exception]) -> str:
-    return "; ".join([what, *map(str, failures)])
+            pause = backoff_s(rounds, options.reconnect_wait, options.reconnect_wait_max, source)

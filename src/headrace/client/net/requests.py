@@ -16,7 +16,7 @@ from ...errors import (
 )
 from ...wire.encode import pub
 from ...wire.frames import Frame
-from ...wire.headers import status_of
+from ...wire.headers import says_nobody
 from .outbox import WORDS_BYTES_MAX, check_line, check_loop, reply_bytes
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Requests:
             self._waiting.pop(token, None)
             if slip is not None:
                 outbox.withdraw(slip)
-        if frame[4] and status_of(frame[4]) == 503:
+        if frame[4] and says_nobody(frame[4], frame[5]):
             raise NoRespondersError(f"nobody listens on {subject!r}")
         return frame
 

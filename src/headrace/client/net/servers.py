@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from random import Random
 
-from ...errors import ConfigurationError
+from ...errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    ConnectionClosedError,
+)
 from .handshake import ServerAddress, parse_server
 
 
@@ -73,6 +79,12 @@ class ServerPool:
             if entry.address.key == address.key:
                 self._next = index  # a lost server is tried first again, then the others
 
+    def copy(self) -> ServerPool:
+        """Another one that knows the same servers, and goes on with the same one."""
+        other = copy(self)
+        other._entries = [replace(entry) for entry in self._entries]
+        return other
+
     def discover(self, urls: Sequence[str], teller: ServerAddress | None = None) -> None:
         """Take in the ``connect_urls`` of an INFO. Unreadable ones are skipped.
 
@@ -102,6 +114,39 @@ class ServerPool:
 
     def _find(self, address: ServerAddress) -> _ServerEntry | None:
         return next((e for e in self._entries if e.address.key == address.key), None)
+
+
+class Round:
+    """One attempt at each server of a pool, and what to raise when none was of use. Iterate it.
+
+    Args:
+        none: what to say then, before each server's reason.
+    """
+
+    def __init__(self, pool: ServerPool, none: str = "no server could be reached") -> None:
+        self._pool = pool
+        self._none = none
+        self._failures: list[Exception] = []
+
+    def __iter__(self) -> Iterator[ServerAddress]:
+        for _ in range(len(self._pool)):
+            address = self._pool.next()
+            if address is None:
+                return
+            yield address
+
+    def failed(self, address: ServerAddress, reason: Exception) -> None:
+        """Note a failed attempt; ``reason`` says which server it was."""
+        self._pool.failed(address)
+        self._failures.append(reason)
+
+    def error(self) -> ConnectionClosedError:
+        """AuthorizationError, if a server that answered refused the credentials; else ConnectFailedError
+        with each one's reason."""
+        for failure in self._failures:
+            if isinstance(failure, AuthorizationError):
+                return failure
+        return ConnectFailedError("; ".join([self._none, *map(str, self._failures)]))
 
 
 def _readable(url: str) -> ServerAddress | None:

@@ -40,7 +40,7 @@ from ..events import (
     WaitingForLeader,
 )
 from ..nuid import Nuid
-from .handshake import ServerAddress, ServerInfo, parse_info, server_error
+from .handshake import ServerAddress, ServerInfo, lacks_permission, parse_info, server_error
 from .link import Link, open_link
 from .liveness import PING_COMMAND, Doubt, KeepAlive
 from .options import Options
@@ -739,7 +739,7 @@ class Session:
         error = server_error(explained(text, self.options.inbox_prefix))
         if not self.requests.refused(text):  # those ask on and need not be told twice
             self.report(error)
-        if not text.lower().startswith("permissions violation"):  # after anything else it closes
+        if not lacks_permission(text):
             self._last_error = error
 
     def _read_info(self, info: ServerInfo) -> None:

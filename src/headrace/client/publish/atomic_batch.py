@@ -8,6 +8,7 @@ from typing import Final, Self, Unpack
 from ...api import names
 from ...api.base import DocumentError
 from ...api.envelope import decode_pub_ack
+from ...api.errors import is_leaderless
 from ...api.messages import PubAck
 from ...errors import (
     ConfigurationError,
@@ -23,12 +24,12 @@ from ...errors import (
 )
 from ...wire.encode import pub
 from ...wire.frames import Frame
-from ...wire.headers import add_header, header_value, status_of
+from ...wire.headers import add_header, header_value, says_nobody
 from ..jetstream.calls import Api
 from ..jetstream.stored_message import if_found
 from ..jetstream.streams import Streams
 from ..message import HeadersLike, Payload, payload_bytes
-from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
+from ..net.leaders import is_behind, is_unanswered, patiently
 from ..net.outbox import Slip, check_line, reply_bytes
 from .headers import PublishOptions, with_options
 from .stream_of_subject import BEHIND_MAX, Who, who_has
@@ -378,7 +379,7 @@ class AtomicBatch:
         is_last = number == len(self._messages) - 1
         headers: bytes = frame[4]
         payload: bytes = frame[5]
-        if headers and status_of(headers) == 503:
+        if says_nobody(headers, payload):
             raise _NobodyError(subject, number)
         if not payload and not is_last:
             return None

@@ -10,7 +10,7 @@ import msgspec
 from ...api import names
 from ...api.base import DocumentError
 from ...api.envelope import decode_pub_ack
-from ...api.errors import Errors
+from ...api.errors import Errors, is_leaderless
 from ...api.messages import PubAck
 from ...errors import (
     DisconnectedError,
@@ -28,7 +28,6 @@ from ..message import HeadersLike, Payload, payload_bytes
 from ..net.leaders import (
     delivery_seconds,
     is_behind,
-    is_leaderless,
     is_unanswered,
     is_wrong_last,
     patiently,

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from ...api.base import DocumentError, encode
 from ...api.envelope import decode_response
+from ...api.errors import is_leaderless
 from ...api.streams import StreamNamesRequest, StreamNamesResponse
 from ...errors import (
     BufferFullError,
@@ -22,7 +23,6 @@ from ...errors import (
     ServerError,
 )
 from ..jetstream.calls import Api
-from ..net.leaders import is_leaderless
 
 # Refusals within 15 s: a leader that does not hear from the others gives up after 10 s. The sequence may
 # also be right, and the message gone.

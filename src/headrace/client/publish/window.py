@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from ...api.base import DocumentError
 from ...api.envelope import decode_pub_ack
+from ...api.errors import is_leaderless
 from ...errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -17,10 +18,9 @@ from ...errors import (
     TimeoutUnknownError,
 )
 from ...wire.frames import Frame
-from ...wire.headers import status_of
+from ...wire.headers import says_nobody
 from ..jetstream.calls import Api
 from ..message import HeadersLike, Payload
-from ..net.leaders import is_leaderless
 from .publisher import NOT_OPEN, SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
 from .recovery import Recovery
 from .stream_of_subject import nobody_has
@@ -194,7 +194,7 @@ class WindowPublisher(Publisher, Generic[C]):
         if key not in self.unacked:
             return  # sent twice and answered twice
         subject = self.subject_of(self.unacked[key])
-        if frame[4] and status_of(frame[4]) == 503:
+        if says_nobody(frame[4], frame[5]):
             if self._retries:
                 self._recovery.refused(key, subject, leaderless=False)
             else:

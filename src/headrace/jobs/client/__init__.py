@@ -1,7 +1,7 @@
 """Clients of a job service: asyncio, blocking, and a worker that keeps its leases alive.
 
 Requests and the parsing of answers are without I/O, in ``calls`` and ``management``. ``aio`` sends them
-with asyncio; ``blocking`` is the same source without ``async``, written by ``make blocking``.
+with asyncio, ``blocking`` makes its methods of those, which then send by the thread that calls (``sending``).
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from ..errors import JobsError
 from ..signature import WebhookVerificationError, verify
 from .aio import AsyncJobsClient
-from .blocking import JobsClient
-from .blocking_worker import BlockingWorker, worker
+from .blocking import BlockingWorker, JobsClient, worker
 from .calls import ItemResult, LeasedJob, OutgoingMessage, Progress, Tokens
 from .running import JobCancelled, RunningJob
 from .worker import Fail, Worker

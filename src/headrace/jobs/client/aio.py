@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,12 +18,12 @@ from .calls import (
     LeasedJob,
     OutgoingMessage,
     Progress,
-    ServiceAnswer,
     Settings,
     Tokens,
 )
+from .sending import BlockingSender, LoopSender, Sender
 
-__all__ = ["AsyncJobsClient", "Queue"]
+__all__ = ["AsyncJobsClient", "Queue", "client_over", "on_loop"]
 
 T = TypeVar("T")
 
@@ -55,20 +54,11 @@ class AsyncJobsClient:
         transport: httpx2.AsyncBaseTransport | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._settings = Settings(url, admin_token, timeout_s, connections, tls)
-        pool = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
-        self._http = httpx2.AsyncClient(
-            base_url=url,
-            headers=self._settings.headers(),
-            transport=transport,
-            trust_env=False,
-            verify=self._settings.trust(),
-            limits=pool,
-        )
+        settings = Settings(url, admin_token, timeout_s, connections, tls)
+        self._sender: Sender = LoopSender(settings, transport)
 
     def __repr__(self) -> str:
-        # Of its URL httpx hides the password.
-        return f"<{type(self).__name__} {self._http.base_url!r}>"
+        return f"<{type(self).__name__} {self._sender.url!r}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,20 +73,10 @@ class AsyncJobsClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._sender.close()
 
     async def _do(self, call: Call[T]) -> T:
-        try:
-            response = await self._http.request(
-                call.method,
-                call.path,
-                headers=call.sent_headers(),
-                content=call.content,
-                timeout=call.timeout_s(self._settings.timeout_s),
-            )
-        except httpx2.HTTPError as error:
-            raise calls.unreachable(error) from error
-        return call.read(ServiceAnswer(response.status_code, response.content, response.headers))
+        return call.read(await self._sender.send(call))
 
     # Definitions
 
@@ -187,7 +167,7 @@ class AsyncJobsClient:
                 discards = "true" if discard else "false"
                 return await self._remove(path, discard=discards, move_to=move_to)
             except JobsError as error:
-                await asyncio.sleep(management.pause_s(patience, error, on_wait))
+                await self._sender.pause(management.pause_s(patience, error, on_wait))
 
     async def _remove(self, path: str, **query: str | None) -> None:
         version = await self._do(management.etag(path))
@@ -592,3 +572,18 @@ class Queue:
         """Move the deadlines to ``lease_s`` from now. ``progress`` says how far jobs are, by their ids."""
         where = self._channel, self._consumer, self._tokens
         return await self._client.heartbeat(*where, jobs, lease_s, progress=progress)
+
+
+def client_over(sender: Sender) -> AsyncJobsClient:
+    """A client whose requests this sends."""
+    client = AsyncJobsClient.__new__(AsyncJobsClient)
+    client._sender = sender
+    return client
+
+
+def on_loop(queue: Queue) -> tuple[AsyncJobsClient, Queue]:
+    """A client for an event loop, as the one that blocks whose queue this is, and its queue."""
+    sender = queue._client._sender
+    assert isinstance(sender, BlockingSender)
+    client = client_over(sender.on_loop())
+    return client, Queue(client, queue._channel, queue._consumer, queue._tokens)

@@ -13,6 +13,7 @@ from ...api.consumers import PullRequest
 from ...api.streams import StreamConfig
 from ...errors import HeadraceError
 from ...identity import Sameness
+from ...wire.headers import status_of
 from ..links.control import Calls, Control, StreamMissingError, settled_head
 from ..links.link import Link
 from ..links.outages import ServerPatience
@@ -61,7 +62,7 @@ class Tail:
                     self._seq = parse_ack_subject(frame[3].decode()).stream_seq
                     return True
             if frames:  # a status: the pull has ended, without a message, or the consumer is gone
-                if not frames[-1][4].startswith(b"NATS/1.0 408"):
+                if status_of(frames[-1][4]) != _EXPIRED:
                     self._seq = -1
                 return False
         return False
@@ -75,6 +76,7 @@ class Tail:
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
+_EXPIRED: Final = 408
 POLL_WITHOUT_EVENT_S = 0.05
 TAIL_LEFT_S = 5.0  # how long the consumer of a wait outlives a query that was stopped
 

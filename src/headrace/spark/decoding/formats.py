@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...api import base
 from ...api.envelope import decode_response
+from ...api.errors import Errors
 from ...api.messages import GetMessageRequest, GetMessageResponse, StoredMessageDocument
 from ...documents import read_json
 from ...errors import ConfigurationError, JetStreamApiError
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from ..options import SourceOptions
 
 
-_MESSAGE_NOT_FOUND: Final = 10037
-_STREAM_NOT_FOUND: Final = 10059
+_MESSAGE_NOT_FOUND: Final = Errors.NO_MESSAGE_FOUND.err_code
+_STREAM_NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
 
 
 class SchemaBucket:

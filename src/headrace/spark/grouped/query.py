@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ...api import base
 from ...api.envelope import decode_response
+from ...api.errors import Errors
 from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig
 from ...errors import ConfigurationError, JetStreamApiError
@@ -40,7 +41,7 @@ HAND_OVER_S: Final = (
     30.0  # how long a bounded run waits for partitions that another member still has
 )
 ASKED_AT_ONCE: Final = 256
-_MESSAGE_NOT_FOUND: Final = 10037
+_MESSAGE_NOT_FOUND: Final = Errors.NO_MESSAGE_FOUND.err_code
 
 
 class GroupQuery:

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 from ...api import base
 from ...api.base import Document
 from ...api.consumers import ConsumerConfig, ConsumerInfo, CreateConsumerRequest, ResetRequest
-from ...api.envelope import decode_response
+from ...api.envelope import read_answer
+from ...api.errors import Errors
 from ...api.messages import (
     GetMessageRequest,
     GetMessageResponse,
@@ -37,11 +38,11 @@ SETTLE_S: Final = 10.0  # a leader has caught up by then
 REPLICATED: Final = 2
 NAMES_SHOWN: Final = 10  # of the streams that exist, when one does not
 
-_STREAM_NOT_FOUND: Final = 10059
-_CONSUMER_NOT_FOUND: Final = 10014
-_MAX_CONSUMERS: Final = 10026
-_MESSAGE_NOT_FOUND: Final = 10037
-_INVALID_RESET: Final = 10204
+_STREAM_NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
+_CONSUMER_NOT_FOUND: Final = Errors.CONSUMER_NOT_FOUND.err_code
+_MAX_CONSUMERS: Final = Errors.MAX_CONSUMERS.err_code
+_MESSAGE_NOT_FOUND: Final = Errors.NO_MESSAGE_FOUND.err_code
+_INVALID_RESET: Final = Errors.CONSUMER_INVALID_RESET.err_code
 _RESET_LEVEL: Final = 4  # the API level from which CONSUMER.RESET exists (nats-server 2.14)
 
 
@@ -235,11 +236,12 @@ class Control:
         )
         name = config.durable_name or config.name
         tokens = ("CONSUMER", "CREATE", self.stream, *([name] if name else []))
-        return self._created(self.link.request(self.link.api(*tokens), body))
+        subject = self.link.api(*tokens)
+        return self._created(subject, self.link.request(subject, body))
 
-    def _created(self, answer: Reply) -> ConsumerInfo:
+    def _created(self, subject: str, answer: Reply) -> ConsumerInfo:
         try:
-            return decode_response(answer.payload, ConsumerInfo)
+            return read_answer(subject, answer.payload, ConsumerInfo)
         except JetStreamApiError as error:
             if error.err_code != _MAX_CONSUMERS:
                 raise
@@ -285,7 +287,7 @@ class Control:
         ]
         create = self.link.api("CONSUMER", "CREATE", self.stream)
         answers = self.link.request_many([(create, body) for body in bodies])
-        infos = [self._created(answer) for answer in answers]
+        infos = [self._created(create, answer) for answer in answers]
         self.link.request_many(
             [(self.link.api("CONSUMER", "DELETE", self.stream, info.name), b"") for info in infos]
         )
@@ -331,8 +333,8 @@ class Control:
         return True
 
     def _call(self, tokens: tuple[str, ...], body: bytes, kind: type[D]) -> D:
-        answer = self.link.request(self.link.api(*tokens), body)
-        return decode_response(answer.payload, kind)
+        subject = self.link.api(*tokens)
+        return read_answer(subject, self.link.request(subject, body).payload, kind)
 
 
 T = TypeVar("T")

@@ -7,21 +7,24 @@ would only add a layer between the socket and the Arrow batch. Only one thread a
 from __future__ import annotations
 
 import itertools
+import logging
 import secrets
 import socket
 import ssl
 import time
 from operator import itemgetter
+from random import Random
 from typing import Final, NamedTuple
 
 from ...client.net.handshake import (
     Handshake,
     ServerAddress,
     ServerInfo,
+    lacks_permission,
     parse_info,
     parse_servers,
-    server_error,
 )
+from ...client.net.servers import Round, ServerPool
 from ...errors import (
     AuthorizationError,
     ConfigurationError,
@@ -34,9 +37,11 @@ from ...errors import (
 )
 from ...limits import READ_CHUNK_BYTES
 from ...wire import BAD, ERR, INFO, MSG, PING, Frame, Parser, PayloadReader
+from ...wire.headers import says_nobody
 from ..frames import Run, RunReader
 from ..options import Connection
 
+_LOG: Final = logging.getLogger("headrace.spark")
 _REPLIES_SID: Final = b"1"
 _CRLF: Final = b"\r\n"
 _ONLY_MESSAGES: Final = frozenset({MSG})
@@ -71,39 +76,51 @@ class Link:
         self._inbox = f"{connection.inbox_prefix}.{secrets.token_hex(8)}".encode()
         self._numbers = itertools.count(1)
         self._live: set[bytes] = set()
+        self._pool: ServerPool | None = None
+        self._server: ServerAddress | None = None
         self.closed = False
 
     @classmethod
     def open(cls, connection: Connection) -> Link:
-        """Connect to the first server of the list that answers.
+        """Connect to the server of this process's last connection, or the next one that answers: of those
+        given, or that they told of.
 
         Raises:
             ConnectFailedError: none could be reached; the text gives the reason for each server.
-            AuthorizationError: a server rejected the credentials.
+            AuthorizationError: none of those that could be reached accepted the credentials.
             ConfigurationError: a server URL or a certificate file is wrong.
         """
-        addresses = parse_servers(list(connection.servers))
-        if any(address.websocket for address in addresses):
+        pool = _servers_of(connection)
+        if any(address.websocket for address in pool.addresses):
             raise ConfigurationError(
                 "jetstream source: 'servers' has a WebSocket URL; accepted: nats:// and tls://"
             )
-        context = tls_context(connection, addresses)
-        reasons = []
-        for address in addresses:
+        context = tls_context(connection, pool.addresses)
+        attempts = Round(pool, "cannot reach a NATS server")
+        for address in attempts:
             try:
-                return _shake_hands(connection, address, context)
-            except AuthorizationError:
-                raise
+                link = _shake_hands(connection, address, context)
+            except AuthorizationError as error:
+                attempts.failed(address, error)
             except (
                 OSError,
-                ConnectFailedError,
                 ConnectionClosedError,
                 ProtocolError,
                 RequestTimeoutError,
                 ServerError,
             ) as error:
-                reasons.append(f"{address}: {_reason(error)}")
-        raise ConnectFailedError("cannot reach a NATS server; " + "; ".join(reasons))
+                attempts.failed(address, ConnectFailedError(f"{address}: {_reason(error)}"))
+            else:
+                pool.succeeded(address)
+                link._know(pool, address)
+                return link
+        raise attempts.error()
+
+    def _know(self, pool: ServerPool, server: ServerAddress) -> None:
+        """``server`` is ours: connections after this one try it first, and those it tells of as well."""
+        self._pool, self._server = pool, server
+        pool.discover(self.info.connect_urls, server)
+        _SERVERS[self._connection] = pool
 
     def api(self, *tokens: str) -> str:
         """The subject of a JetStream API call, as this connection reaches it."""
@@ -227,7 +244,7 @@ class Link:
                 _, to, sid, _, headers, body = frame
                 if sid == _REPLIES_SID:
                     if to.startswith(front):
-                        if not body and headers.startswith(b"NATS/1.0 503"):
+                        if says_nobody(headers, body):
                             raise NoRespondersError(f"nobody answers on {subjects[int(to[cut:])]}")
                         answers.setdefault(to[cut:], Reply(headers, body))
                 elif sid in self._live:
@@ -306,18 +323,41 @@ class Link:
         if op == PING:
             self.send(b"PONG\r\n")
         elif op == ERR:
-            # Permission errors, too: otherwise they would only show as a request without an answer.
+            # Permission errors, too: otherwise they would only show as a request without an answer. Whether
+            # credentials that have expired are others by now, the next connection finds out.
             self.close()
-            refused = isinstance(server_error(frame[1]), AuthorizationError)
-            may_not = frame[1].lower().startswith("permissions violation")
-            kind = AuthorizationError if refused or may_not else ConnectionClosedError
+            may_not = lacks_permission(frame[1])
+            kind = AuthorizationError if may_not else ConnectionClosedError
             raise kind(f"the server said: {frame[1]}")
         elif op == INFO:
-            self.info = parse_info(frame[1])
+            self._read_info(frame[1])
         elif op == BAD:
             self.close()
             raise ConnectionClosedError(f"the server does not speak NATS: {frame[1]}")
         return False
+
+    def _read_info(self, document: bytes) -> None:
+        """What the server says of itself has changed."""
+        try:
+            self.info = parse_info(document)
+        except ProtocolError as error:
+            _LOG.warning("%s: %s", self._server, error)
+            return
+        if self._pool is not None:
+            self._pool.discover(self.info.connect_urls, self._server)
+
+
+_SERVERS: Final[dict[Connection, ServerPool]] = {}
+"""What this process knows of servers: which answered last, and which others there are."""
+
+
+def _servers_of(connection: Connection) -> ServerPool:
+    """The servers to try. Each attempt has a pool of its own, as several threads may make one."""
+    known = _SERVERS.get(connection)
+    if known is not None:
+        return known.copy()
+    addresses = parse_servers(list(connection.servers))
+    return ServerPool(addresses, randomize=False, max_attempts=-1, random=Random())
 
 
 def tls_context(connection: Connection, addresses: list[ServerAddress]) -> ssl.SSLContext | None:
@@ -377,7 +417,8 @@ def _encrypted(
     context: ssl.SSLContext | None,
 ) -> ssl.SSLSocket:
     context = context or ssl.create_default_context()
-    return context.wrap_socket(sock, server_hostname=connection.tls_hostname or address.host)
+    name = connection.tls_hostname or address.tls_name or address.host
+    return context.wrap_socket(sock, server_hostname=name)
 
 
 def _take_step(sock: socket.socket, parser: Parser, handshake: Handshake, deadline: float) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from random import Random
 from typing import Final, TypeVar
 
 from ... import retries
+from ...api.errors import is_leaderless
 from ...errors import (
     AuthorizationError,
     ConnectionClosedError,
@@ -32,18 +34,20 @@ def may_pass(error: HeadraceError) -> bool:
     if isinstance(error, AuthorizationError):
         return False
     if isinstance(error, JetStreamApiError):
-        return error.code == _UNAVAILABLE
+        return is_leaderless(error) or error.code == _UNAVAILABLE
     return isinstance(error, ConnectionClosedError | RequestTimeoutError | NoRespondersError)
 
 
 class ServerPatience(retries.Patience):
-    """Waits for a server between the attempts of one call, from a tenth of a second to five.
+    """Waits for a server between the attempts of one call, from a tenth of a second to five, by chance up to
+    half as long: the tasks that lost it together return apart.
 
     Args:
         timeout_s: how long to go on after the first failure.
         what: what is waited for, for the log.
         clock: monotonic seconds.
         sleep: waits for so many seconds.
+        source: chance.
     """
 
     def __init__(
@@ -52,14 +56,15 @@ class ServerPatience(retries.Patience):
         what: str,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        source: Random | None = None,
     ) -> None:
-        super().__init__(timeout_s, clock, PAUSE_FIRST_S, PAUSE_MAX_S)
+        super().__init__(timeout_s, clock, PAUSE_FIRST_S, PAUSE_MAX_S, source or Random())
         self._what = what
         self._sleep = sleep
 
     def fresh(self, timeout_s: float, what: str) -> ServerPatience:
         """Another one, by the same clock."""
-        return ServerPatience(timeout_s, what, self._clock, self._sleep)
+        return ServerPatience(timeout_s, what, self._clock, self._sleep, self._source)
 
     def persist(
         self,

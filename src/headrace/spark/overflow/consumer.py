@@ -10,6 +10,8 @@ from typing import Final
 from ...api import base
 from ...api.acks import ACK, IN_PROGRESS, parse_ack_subject
 from ...api.consumers import ConsumerConfig, ConsumerInfo, PullRequest
+from ...api.names import CONSUMER_DELETED, CONSUMER_IS_PUSH
+from ...client.jetstream.pull import Meaning, meaning_of, read_status
 from ...errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -85,7 +87,8 @@ def acknowledge(control: Control, batch: OverflowOffset, info: ConsumerInfo) -> 
         control.link.request_many([(subject, ACK) for subject in some])
 
 
-_EXPIRED: Final = (b"404", b"408")
+_BAD_REQUEST: Final = 400
+_NOBODY: Final = 503
 _MARGIN_S: Final = 5.0  # a server ends a request when its time is over; later it has gone
 
 
@@ -165,26 +168,25 @@ class Pull:
 
     def _is_end(self, control: Control, frame: Frame) -> bool:
         """Whether a status ends the request in the ordinary way."""
-        status = frame[4][9:].split(b"\r\n", 1)[0]
-        code = status[:3]
-        if code == b"100":
+        status = read_status(frame[4])
+        meaning = meaning_of(status)
+        if meaning is Meaning.HEARTBEAT:
             return False
-        if code in _EXPIRED:
+        if meaning is Meaning.ENDED:
             return True
-        said = status.decode(errors="replace")
-        if code == b"400":
+        if status.code == _BAD_REQUEST or status.key == CONSUMER_IS_PUSH:
             raise ConfigurationError(
                 f"jetstream source: the server refuses to pull from consumer {self._overflow.consumer!r} of "
-                f"stream {self._stream!r}: {said}"
+                f"stream {self._stream!r}: {status}"
             )
-        if code == b"503" or b"Deleted" in status:
+        if status.code == _NOBODY or status.key == CONSUMER_DELETED:
             if control.consumer_info(self._overflow.consumer) is None:
                 raise ConfigurationError(
                     f"jetstream source: consumer {self._overflow.consumer!r} of stream {self._stream!r} was "
                     "deleted; make it again, or stop the query"
                 )
             raise NoRespondersError(f"consumer {self._overflow.consumer!r} does not answer")
-        raise RequestTimeoutError(f"the server answered a pull with {said}")
+        raise RequestTimeoutError(f"the server answered a pull with {status}")
 
 
 def _prefix(reply: str) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from ...api.envelope import decode_response
+from ...api.errors import Errors
 from ...api.messages import GetMessageResponse
 from ...errors import (
     ConnectionClosedError,
@@ -20,14 +21,15 @@ from ...errors import (
     ProtocolError,
 )
 from ...wire import Frame
+from ...wire.headers import status_of
 from ..frames import Rows, no_rows
 from ..links.link import Link
 
 _PLACE: Final = b"\r\nNats-Stream: "
 _NAMES: Final = (b"Nats-Subject: ", b"Nats-Sequence: ", b"Nats-Time-Stamp: ")
 _BARE: Final = len(b"NATS/1.0")  # of a block in which nothing stands before the place
-_NO_RESPONDERS: Final = b"503"
-_ENDS: Final = (b"204", b"404")
+_NO_RESPONDERS: Final = 503
+_ENDS: Final = (204, 404)
 
 
 class DirectGets:
@@ -63,24 +65,18 @@ class DirectGets:
                 self._link.close()
                 raise ConnectionClosedError("the server stopped in the middle of a direct get")
             found += frames
-            code = _status(frames[-1])
+            code = status_of(frames[-1][4])
             if code in _ENDS:
                 return _rows(found[:-1])
             if code:
                 raise self._refused(code, frames[-1])
 
-    def _refused(self, code: bytes, frame: Frame) -> HeadraceError:
+    def _refused(self, code: int, frame: Frame) -> HeadraceError:
         if code == _NO_RESPONDERS:
             return NoRespondersError(f"nobody answers on {self._subject}")
         self._link.close()
         said = frame[4].split(b"\r\n", 1)[0][_BARE:].decode(errors="replace").strip()
         return ConnectionClosedError(f"the server answered a direct get with {said}")
-
-
-def _status(frame: Frame) -> bytes:
-    """The code of a status without a message; ``b""`` for a message."""
-    block: bytes = frame[4]
-    return block[_BARE + 1 : _BARE + 4] if block[_BARE : _BARE + 1] == b" " else b""
 
 
 def _rows(frames: list[Frame]) -> Rows:
@@ -99,7 +95,7 @@ def _rows(frames: list[Frame]) -> Rows:
     return Rows(subjects, [frame[5] for frame in frames], headers, sequences, times)
 
 
-_MESSAGE_NOT_FOUND: Final = 10037
+_MESSAGE_NOT_FOUND: Final = Errors.NO_MESSAGE_FOUND.err_code
 _SUBJECT, _PAYLOAD = itemgetter(1), itemgetter(5)  # of a MSG frame
 
 

@@ -20,7 +20,9 @@ from typing import Final, NamedTuple, cast
 from ...api import base
 from ...api.acks import parse_ack_subject
 from ...api.consumers import ConsumerInfo, PullRequest
+from ...api.names import LEADERSHIP_CHANGE, SERVER_SHUTDOWN
 from ...api.streams import StreamConfig
+from ...client.jetstream.pull import Meaning, meaning_of, read_status
 from ...errors import AuthorizationError, ConnectionClosedError, HeadraceError, RequestTimeoutError
 from ...wire import Frame
 from ..frames import (
@@ -54,8 +56,6 @@ FEW_BYTES: Final = 64 * 1024  # if they are about so small
 HEARTBEAT_S: Final = 2.0
 EPHEMERAL_INACTIVE_S: Final = 30.0  # then the server removes the consumer of a killed process
 FILTERED_SHARE: Final = 4  # a server-side filter pays if it keeps less than one message in four
-# Statuses that end a pull request normally; the reader sends another one.
-ORDINARY: Final = (b"404", b"408")
 _REPLY: Final = itemgetter(3)  # of a MSG frame
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}".encode()  # in the place of bytes that are not text
 
@@ -138,6 +138,28 @@ def uncollected() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+_BEGIN_AGAIN: Final = frozenset({SERVER_SHUTDOWN, LEADERSHIP_CHANGE})
+
+
+def still_asked(frames: list[Frame], asked: int) -> int:
+    """How many messages are still requested after the statuses among these frames: another pull is sent
+    where one has ended.
+
+    Raises ConnectionClosedError: the read is to be begun again, with another consumer.
+    """
+    for frame in frames:
+        if frame[3]:
+            continue
+        status = read_status(frame[4])
+        meaning = meaning_of(status)
+        if meaning is Meaning.HEARTBEAT:
+            continue
+        if meaning not in (Meaning.ENDED, Meaning.WARNING) or status.key in _BEGIN_AGAIN:
+            raise ConnectionClosedError(f"the server answered a pull with {status}")
+        asked = 0
+    return asked
 
 
 class _LaggingCopyError(RequestTimeoutError):
@@ -333,7 +355,7 @@ class _RangeReader(ConsumerReader):
             else:
                 messages = Frames(got if all(map(_REPLY, got)) else [f for f in got if f[3]])
                 if len(messages) < len(got):
-                    asked = self._read_statuses(got, asked)
+                    asked = still_asked(got, asked)
             if not messages:
                 if time.monotonic() - quiet_since > plan.read_timeout_s:
                     raise _StalledError(
@@ -361,23 +383,6 @@ class _RangeReader(ConsumerReader):
     @property
     def _heartbeat_s(self) -> float:
         return min(HEARTBEAT_S, self._plan.read_timeout_s / 2)
-
-    def _read_statuses(self, frames: list[Frame], asked: int) -> int:
-        """Process ended pull requests. Returns how many messages are still requested."""
-        for frame in frames:
-            if frame[3]:
-                continue
-            code, _, rest = frame[4][9:].partition(b" ")
-            if code == b"100":
-                continue
-            if code[:3] in ORDINARY or code[:3] == b"409":
-                if b"Consumer Deleted" in rest or b"Shutdown" in rest or b"Leadership" in rest:
-                    raise ConnectionClosedError("the server ended the read; it is begun again")
-                asked = 0
-            else:
-                status = frame[4][9:].split(b"\r\n", 1)[0].decode(errors="replace")
-                raise ConnectionClosedError(f"the server answered a pull with {status}")
-        return asked
 
     def _is_complete(self, control: Control) -> bool:
         """Whether the leader has no more messages up to ``hi``.

@@ -28,6 +28,7 @@ from .reader import (
     HEARTBEAT_S,
     PULL_MESSAGES_MAX,
     ConsumerReader,
+    still_asked,
 )
 
 _PULL_BYTES: Final = 16 * 1024 * 1024
@@ -160,7 +161,7 @@ class _SnapshotReader(ConsumerReader):
                 raise ConnectionClosedError("the server missed two heartbeats")
             messages = [frame for frame in frames if frame[3]]
             if len(messages) < len(frames):
-                asked = _still_asked(frames, asked)
+                asked = still_asked(frames, asked)
             pending = 0
             if messages:
                 came += len(messages)
@@ -187,20 +188,3 @@ class _SnapshotReader(ConsumerReader):
         """Whether the leader has nothing after ``last`` up to ``end``."""
         following = control.next_stored(last + 1, self._plan.pattern)
         return following == 0 or following > end
-
-
-def _still_asked(frames: list[Frame], asked: int) -> int:
-    """How many messages are still requested after these statuses."""
-    for frame in frames:
-        if frame[3]:
-            continue
-        status = frame[4][9:].split(b"\r\n", 1)[0]
-        if status.startswith(b"100"):
-            continue
-        ended = b"Consumer Deleted" in status or b"Shutdown" in status or b"Leadership" in status
-        if ended or status[:3] not in (b"404", b"408", b"409"):
-            raise ConnectionClosedError(
-                f"the server answered a pull with {status.decode(errors='replace')}"
-            )
-        asked = 0
-    return asked

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ...api.envelope import decode_pub_ack
+from ...api.errors import Errors
 from ...api.messages import PubAck
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ, EXPECTED_LAST_SUBJECT_SEQ_SUBJECT
 from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, RequestTimeoutError
+from ...wire.headers import says_nobody
 from ..links.link import Link
 from ..links.outages import ServerPatience, may_pass
 from .markers import (
@@ -145,9 +147,9 @@ class Tally:
 BYTES_MAX: Final = 4 * 1024 * 1024  # payloads of an atomic batch, but for a single larger row
 _NEVER: Final = PlanId(0, "")
 _TRANSIENT: Final = frozenset(
-    {10176, 10210}
+    {Errors.BATCH_INCOMPLETE.err_code, Errors.BATCH_TOO_MANY.err_code}
 )  # the server forgot the batch, or has too many of them
-_DUPLICATE_ID: Final = 10201
+_DUPLICATE_ID: Final = Errors.BATCH_DUPLICATE_ID.err_code
 
 
 class _TryAgainError(HeadraceError):
@@ -466,7 +468,7 @@ class FencedPublisher:
                 raise RequestTimeoutError(f"no answer to {self._writer} within {self._quiet_s:g} s")
             for _, subject, _, _, headers, payload in frames:
                 if subject == to:
-                    if not payload and headers.startswith(b"NATS/1.0 503"):
+                    if says_nobody(headers, payload):
                         raise NoRespondersError("no stream takes the sink's markers at the moment")
                     return decode_pub_ack(payload)
 

@@ -20,6 +20,7 @@ import msgspec
 from ...api import base
 from ...api.base import DocumentError, read_typed
 from ...api.envelope import decode_pub_ack, decode_response
+from ...api.errors import Errors
 from ...api.messages import GetMessageRequest, GetMessageResponse
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
 from ...api.streams import StreamInfo
@@ -176,8 +177,13 @@ def not_confirmed(markers: list[Marker], plan: Plan) -> list[Marker]:
 
 R = TypeVar("R", Plan, Marker)
 
-MESSAGE_NOT_FOUND: Final = 10037
-WRONG_LAST: Final = frozenset({10071, 10164})
+MESSAGE_NOT_FOUND: Final = Errors.NO_MESSAGE_FOUND.err_code
+WRONG_LAST: Final = frozenset(
+    {
+        Errors.STREAM_WRONG_LAST_SEQUENCE.err_code,
+        Errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.err_code,
+    }
+)
 
 
 class FoundMarkers(NamedTuple):

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...api.envelope import decode_pub_ack
+from ...api.errors import Errors
 from ...errors import (
     JetStreamApiError,
     NoRespondersError,
     RequestTimeoutError,
 )
+from ...wire.headers import says_nobody
 from ..links.link import Link
 from ..links.outages import ServerPatience
 from .dead_letters import BadRows
@@ -27,7 +29,13 @@ WINDOW_LEAST: Final = 50
 QUICK_S: Final = 0.25  # for half a window: it may be larger
 SLOW_S: Final = 1.0  # … or must be smaller
 BYTES_IN_FLIGHT_MAX: Final = 16 * 1024 * 1024
-REFUSED_ROWS: Final = frozenset({10054, 10097, 10165})
+REFUSED_ROWS: Final = frozenset(
+    {
+        Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.err_code,
+        Errors.STREAM_HEADER_EXCEEDS_MAXIMUM.err_code,
+        Errors.MESSAGE_TTL_INVALID.err_code,
+    }
+)
 """Errors about one message: too large, headers too large, a wrong TTL. The next one may be taken."""
 
 _Entry = tuple[bytes, bytes, bytes, int]  # subject, header block, payload, bytes of all
@@ -193,7 +201,7 @@ class WindowPublisher:
         if key not in self._unacked:
             return False  # of a message that was sent again, and answered
         subject = self._unacked[key][0].decode(errors="backslashreplace")
-        if not payload and headers.startswith(b"NATS/1.0 503"):
+        if says_nobody(headers, payload):
             raise NoRespondersError(f"no stream takes {subject!r} at the moment")
         try:
             ack = decode_pub_ack(payload)

@@ -1,14 +1,16 @@
-"""What a docstring of the asyncio client says in the blocking one."""
+"""What a docstring of the asyncio clients says in the blocking ones."""
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
 
-from .source import ProblemError
+__all__ = ["ProblemError", "adapted"]
 
-__all__ = ["adapted", "docstring_of"]
+
+class ProblemError(Exception):
+    """A docstring of an asyncio client says what is not true of the blocking one."""
+
 
 _RULES = [
     (re.compile(r"\basync with await "), "with "),
@@ -215,7 +217,9 @@ def adapted(text: str, where: str) -> str:
         text = _replaced(text, old, new, where)
     left = _LEFT.search(_FINE.sub("", text))
     if left is not None:
-        raise ProblemError(f"{where} says {left[0]!r}; say in words.py what the blocking one says")
+        raise ProblemError(
+            f"{where} says {left[0]!r}; say in blocking_words.py what the blocking one says"
+        )
     return text
 
 
@@ -223,7 +227,7 @@ def _replaced(text: str, old: str, new: str, where: str) -> str:
     """Replace a sentence however it is broken into lines, and break its paragraph anew."""
     found = re.search(r"\s+".join(map(re.escape, old.split())), text)
     if found is None:
-        raise ProblemError(f"words.py: {where} does not say {old!r} any more")
+        raise ProblemError(f"blocking_words.py: {where} does not say {old!r} any more")
     text = text[: found.start()] + new.replace("\n", "\0") + text[found.end() :]
     lines = text.split("\n")
     first = text.count("\n", 0, found.start())
@@ -245,11 +249,3 @@ def _replaced(text: str, old: str, new: str, where: str) -> str:
         for each in sentences
     ]
     return "\n".join([*lines[:first], "\n\n".join(wrapped), *lines[last:]])
-
-
-def docstring_of(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """The docstring, its first line unindented like the others; "" for none."""
-    text = ast.get_docstring(node) or ""
-    if "\\" in text or '"""' in text:
-        raise ProblemError(f"the docstring {text[:60]!r} has an escape, which would be lost")
-    return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 import typing
@@ -12,9 +13,9 @@ import pytest
 
 from headrace import sync
 from headrace.api.streams import StreamInfo
-from headrace.client.blocking.loop_thread import LoopThread
-from headrace.client.blocking.methods import (
+from headrace.blocking import (
     Blocking,
+    CallingThread,
     anywhere,
     blocking,
     calling,
@@ -22,6 +23,7 @@ from headrace.client.blocking.methods import (
     returning,
     wrapping,
 )
+from headrace.client.blocking.loop_thread import LoopThread
 
 
 class AioThing:
@@ -108,6 +110,39 @@ def test_a_function_that_is_given_an_asyncio_object_is_given_that_of_the_facade(
     function = blocking(doubled)
     assert function(Thing(thread, AioThing()), 3) == 6
     assert function.__doc__ == "Twice the number."
+
+
+def test_on_the_calling_thread_each_kind_runs_there() -> None:
+    thing = Thing(CallingThread(), AioThing())
+    assert thing.slow(1, more=2) == 3
+    assert thing.where() == thing.here() == threading.get_ident()
+    assert list(thing.numbers(3)) == [0, 1, 2]
+
+
+def test_what_a_loop_would_have_to_bring_about_is_refused_and_ended() -> None:
+    ended: list[bool] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            ended.append(True)
+
+    with pytest.raises(RuntimeError, match=r"wait.* waits for a loop, and there is none"):
+        CallingThread().run(wait())
+    assert ended == [True]
+
+
+async def test_a_listing_outlives_the_loop_of_the_thread_that_began_it() -> None:
+    def begun() -> Iterator[int]:
+        async def begin() -> Iterator[int]:
+            numbers = Thing(CallingThread(), AioThing()).numbers(3)
+            assert next(numbers) == 0
+            return numbers
+
+        return asyncio.run(begin())
+
+    assert list(await asyncio.to_thread(begun)) == [1, 2]
 
 
 def types_are_inferred(js: sync.JetStream) -> None:
