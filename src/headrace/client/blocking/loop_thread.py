@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError
-from ..jetstream.consuming.concurrent import lane_here
+from ...handling.threads import lane_here
 from ..jetstream.consuming.consume import Consumption
 from ..subscription import Subscription
 
