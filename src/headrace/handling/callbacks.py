@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ..errors import ConfigurationError, HeadraceError
 
@@ -30,8 +31,10 @@ class Queued:
 
 
 def gives_coroutines(callback: Callable[..., object]) -> bool:
-    """Whether it is plain to see that a call must be awaited: a coroutine function, or an object whose
-    ``__call__`` is one. A lambda that returns a coroutine shows only when it is called."""
+    """Whether it is plain to see that a call must be awaited: a coroutine function, a partial of one, or an
+    object whose ``__call__`` is one. A lambda that returns a coroutine shows only when it is called."""
+    while isinstance(callback, functools.partial):
+        callback = callback.func
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
         getattr(callback, "__call__", None)  # noqa: B004 - not whether it is there, but what it is
     )
@@ -84,10 +87,47 @@ async def await_result(result: Awaitable[Any]) -> None:
         raise as_exception(error) from error
 
 
+def awaitable_of(result: Any) -> Awaitable[Any] | None:
+    """What is to be awaited of what a callback returned. Raises TypeError for a generator: nobody runs it."""
+    if result is None or type(result) is Queued:
+        return None
+    if inspect.isawaitable(result):
+        return result
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError("the handler made a generator, which nobody runs; it must not yield")
+    return None
+
+
+def close_unawaited(result: object) -> None:
+    """Let go of what a callback returned, which nobody will await."""
+    if inspect.iscoroutine(result):
+        result.close()
+
+
+ENDINGS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What ends a program, or the coroutine in which it is raised."""
+
+
+def is_ending(error: BaseException, endings: tuple[type[BaseException], ...] = ENDINGS) -> bool:
+    """Whether what a handler raised on the loop ends who calls it: the cancellation of our own task, or one
+    of ``endings``."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, endings)
+
+
+class RaisedError(HeadraceError):
+    """A handler raised what is no Exception, which is its cause."""
+
+
 def as_exception(error: BaseException) -> Exception:
-    """What can be reported of one of CALLBACK_ERRORS: a cancellation is not an Exception."""
+    """What can be reported, and raised elsewhere, of whatever a callback raised."""
     if isinstance(error, Exception):
         return error
-    reported = HeadraceError("a callback waited for something that was cancelled")
+    what = f"the handler raised {error!r}"
+    if isinstance(error, asyncio.CancelledError):
+        what = "a callback waited for something that was cancelled"
+    reported = RaisedError(what)
     reported.__cause__ = error
     return reported

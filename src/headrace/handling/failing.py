@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from ..errors import HeadraceError
 from ..retries import pause_s
-from .callbacks import CALLBACK_ERRORS, as_exception
+from .callbacks import as_exception, is_ending
 from .dead_letter_headers import (
     ATTEMPTS,
     SEQUENCE,
@@ -18,7 +18,6 @@ from .dead_letter_headers import (
     letter_headers,
 )
 from .failure import Again, OnFailure, decide
-from .lanes import is_cancelled
 
 if TYPE_CHECKING:
     from ..api.acks import AckTokens
@@ -87,8 +86,8 @@ class Failing(ABC, Generic[M]):
             failures += 1
             try:
                 await again()
-            except CALLBACK_ERRORS as raised:
-                if is_cancelled(raised):
+            except BaseException as raised:
+                if is_ending(raised):
                     raise
                 error = as_exception(raised)
             else:

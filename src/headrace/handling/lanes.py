@@ -92,9 +92,3 @@ def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel all of them."""
     for task in tasks:
         task.cancel()
-
-
-def is_cancelled(error: BaseException) -> bool:
-    """Whether it is the cancellation of our own task, which ends it."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

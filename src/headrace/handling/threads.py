@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import Context
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from .callbacks import Queued
-from .waiting import Time, Waiting
-
-__all__ = ["Threads"]
-
+from .callbacks import RaisedError, as_exception, awaitable_of
 
 R = TypeVar("R")
 
@@ -127,16 +122,16 @@ class Threads:
 
 
 def as_plain(error: BaseException) -> Exception:
-    """What was raised on a thread, as what can be raised on the loop's: a future takes no StopIteration, and
-    an interrupt of one thread must not end another."""
-    if isinstance(error, Exception) and not isinstance(error, StopIteration):
-        return error
-    wrapped = RuntimeError(f"the handler raised {error!r}")
-    wrapped.__cause__ = error
-    return wrapped
+    """What was raised on a thread, as what a future takes: no StopIteration, and an interrupt of one thread
+    must not end another."""
+    if isinstance(error, StopIteration):
+        wrapped = RaisedError(f"the handler raised {error!r}")
+        wrapped.__cause__ = error
+        return wrapped
+    return as_exception(error)
 
 
-M = TypeVar("M", bound=Hashable)
+M = TypeVar("M")
 
 
 class Stopped(NamedTuple, Generic[M]):
@@ -147,42 +142,76 @@ class Stopped(NamedTuple, Generic[M]):
     awaitable: Awaitable[object] | None
 
 
-def take_turn(
-    waiting: Waiting[M],
-    handler: Callable[[M], object],
-    context: Context,
-    clock: Callable[[], float],
-    time: Time,
-    most: int,
-    *,
-    skips: Callable[[M], bool] | None = None,
-) -> Stopped[M] | None:
-    """Handle what waits: up to ``most`` messages, and none that would begin after ``time.until``.
+class Turn(Generic[M]):
+    """What a thread does by itself: calls for one message after the other, until one of them needs the loop.
 
     Args:
         context: of which each call gets a copy.
-        skips: whether a message is not to be handled after all.
+        lane: what stands for the thread on the loop meanwhile.
+
+    Attributes:
+        stopped: what needs the loop; the messages after it are still to be handled.
+        is_over: whether there are none.
     """
-    message: M | None = None
-    for _ in range(most):
-        message = waiting.next(message, clock, time)
-        if message is None:
-            return None
-        if skips is not None and skips(message):
-            continue
-        try:
-            result = context.copy().run(handler, message)
-        except BaseException as error:
-            return Stopped(message, as_plain(error), None)
-        if result is not None and (awaitable := awaitable_of(result)) is not None:
-            return Stopped(message, None, awaitable)
-    if message is not None:
-        waiting.done(message, is_late=clock() >= time.until)
-    return None
+
+    __slots__ = ("_context", "_handler", "_lane", "_messages", "is_over", "stopped")
+
+    def __init__(
+        self,
+        handler: Callable[[M], object],
+        context: Context,
+        lane: asyncio.Task[Any] | None,
+    ) -> None:
+        self._messages: Iterator[M] = iter(())
+        self._handler = handler
+        self._context = context
+        self._lane = lane
+        self.stopped: Stopped[M] | None = None
+        self.is_over = True
+
+    def begin(self, messages: Iterator[M]) -> None:
+        """These are next; they are iterated on the thread."""
+        self._messages = messages
+        self.stopped = None
+        self.is_over = False
+
+    def __call__(self) -> None:
+        """Go on."""
+        self.stopped = None
+        _here.lane = self._lane
+        copied, handler = self._context.copy, self._handler
+        for message in self._messages:
+            try:
+                result: Any = copied().run(handler, message)
+                if result is not None:
+                    result = awaitable_of(result)
+            except BaseException as error:
+                self.stopped = Stopped(message, as_exception(error), None)
+                return
+            if result is not None:
+                self.stopped = Stopped(message, None, result)
+                return
+        self.is_over = True
 
 
-def awaitable_of(result: Any) -> Awaitable[object] | None:
-    """What is to be awaited of what a handler returned: it was a coroutine function after all."""
-    if result is None or type(result) is Queued or not inspect.isawaitable(result):
-        return None
-    return result
+def call_again(
+    message: M,
+    handler: Callable[[M], object],
+    context: Context,
+    lane: asyncio.Task[Any] | None,
+    check: Callable[[M], object] | None,
+) -> object:
+    """Make one call more, on whichever thread: see ``Turn``.
+
+    Args:
+        check: is called just before; what it raises is raised.
+    """
+    _here.lane = lane
+    if check is not None:
+        check(message)
+    return context.run(handler, message)
+
+
+def lane_here() -> asyncio.Task[Any] | None:
+    """What stands for this thread on the loop, if it is one that calls handlers."""
+    return getattr(_here, "lane", None)

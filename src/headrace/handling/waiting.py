@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Generator, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from .key_order import Lanes, Line
@@ -96,6 +96,32 @@ class Waiting(Generic[M]):
             if is_late and self.late is not None:
                 self.late.append(message)
             self._lanes.done(self.running.pop(message))
+
+    def turn(
+        self,
+        clock: Callable[[], float],
+        time: Time,
+        most: int,
+        *,
+        skips: Callable[[M], bool] | None = None,
+    ) -> Generator[M, None, None]:
+        """Up to ``most`` messages, and none that would begin after ``time.until``. Each is being handled
+        until the next one is asked for, or the turn is closed.
+
+        Args:
+            skips: whether a message is not to be handled after all.
+        """
+        message: M | None = None
+        try:
+            for _ in range(most):
+                message = self.next(message, clock, time)
+                if message is None:
+                    return
+                if skips is None or not skips(message):
+                    yield message
+        finally:
+            if message is not None:
+                self.done(message, is_late=clock() >= time.until)
 
     def stop(self) -> None:
         """Let none begin any more; those that wait stay."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from ..handling.callbacks import gives_coroutines
+from ..handling.callbacks import awaitable_of, close_unawaited, gives_coroutines
 from ..schemas.errors import LookupEndedError
 from .current import handled
 from .metrics import Tally
@@ -96,6 +96,12 @@ class _Call:
                 for hook in self._hooks:
                     around.enter_context(hook(message))
                 result = self._function(*read(message))
+                if awaitable_of(result) is not None:
+                    close_unawaited(result)
+                    raise TypeError(
+                        "the handler returned something to await, which nobody does; accepted is a coroutine "
+                        "function (async def)"
+                    )
                 if self._publish is not None and result is not None and self._writing is None:
                     result = encoded(result)
         except LookupEndedError:

@@ -16,7 +16,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from ...blocking import Blocking
 from ...errors import ConfigurationError, ConnectionClosedError
-from ..jetstream.consuming.concurrent import lane_here
+from ...handling.threads import lane_here
 from ..jetstream.consuming.consume import Consumption
 from ..subscription import Subscription
 

@@ -134,7 +134,3 @@ class Shared:
     emit: Callable[[Event], None]
     random: random.Random = field(default_factory=random.Random)
     copied: Copied | None = None
-
-    async def call(self, message: GroupMessage) -> None:
-        """Call a handler that is a coroutine function, once more."""
-        await self.handler(message)  # type: ignore[misc]

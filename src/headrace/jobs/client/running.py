@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import functools
 import inspect
 import signal
@@ -22,7 +21,7 @@ from contextlib import (
 from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
-from ...handling.threads import Threads
+from ...handling.callbacks import awaitable_of, close_unawaited
 from .calls import LeasedJob, Progress
 
 __all__ = [
@@ -31,7 +30,7 @@ __all__ = [
     "JobCancelled",
     "RunningJob",
     "Turn",
-    "is_async",
+    "called",
     "is_free",
     "stopped_by",
 ]
@@ -39,7 +38,6 @@ __all__ = [
 
 Over = Literal["cancelled", "lost", "stopped"]
 
-_NOT_OURS: Final = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 _WHY: Final = {
     "cancelled": "the job was cancelled",
     "lost": "the lease is over: another worker has the job, or will have it",
@@ -94,9 +92,12 @@ class Turn:
         over: why nobody waits for its handler any more.
         told: whether its newest progress was sent.
         on_thread: whether its handler is a function that runs now, which cannot be cancelled.
+        failure: what the handler raised.
     """
 
-    __slots__ = ("_notify", "is_stopping", "job", "on_thread", "over", "progress", "told")
+    __slots__ = (
+        "_notify", "failure", "is_stopping", "job", "on_thread", "over", "progress", "told"
+    )  # fmt: skip
 
     def __init__(
         self, job: LeasedJob, is_stopping: Callable[[], bool], notify: Callable[[], None]
@@ -108,6 +109,7 @@ class Turn:
         self.progress: Progress | None = None
         self.told = True
         self.on_thread = False
+        self.failure: Exception | None = None
 
     def running_job(self) -> RunningJob:
         """The job as its handler gets it."""
@@ -128,94 +130,54 @@ class Turn:
         if sent is not None and sent is self.progress:
             self.told = True
 
-    async def take(
-        self, handler: Handler, hooks: Sequence[Hook], threads: Threads, *, awaited: bool
-    ) -> BaseException | None:
-        """Run the handler with its hooks to its end. Returns what it raised, except for a cancellation."""
-        job = self.running_job()
-        if awaited:
-            return await _awaited(handler, hooks, job)
-        call = functools.partial(
-            contextvars.copy_context().run, functools.partial(_plain, handler, hooks, job)
-        )
-        self.on_thread = True
-        result, error = await threads.run(functools.partial(_outcome, call))
-        self.on_thread = False
-        if error is not None:
-            return error
-        if self.over is not None:
-            if inspect.iscoroutine(result):
-                result.close()
-            return None
-        try:
-            await _finished(result)
-        except _NOT_OURS:
-            raise
-        except BaseException as error:
-            return error
-        return None
+
+def called(
+    handler: Callable[[RunningJob], Any], hooks: Sequence[Hook], *, awaited: bool
+) -> Callable[[Turn], Any]:
+    """What is to be called with the state of each job: ``handler`` with its hooks around it.
+
+    Args:
+        awaited: whether the handler gives coroutines; else it is called on a thread.
+    """
+    return functools.partial(_awaited if awaited else _plain, handler, hooks)
 
 
-async def _awaited(
-    handler: Handler, hooks: Sequence[Hook], job: RunningJob
-) -> BaseException | None:
-    try:
-        async with AsyncExitStack() as around:
-            for hook in hooks:
-                manager: Any = hook(job)
-                if hasattr(type(manager), "__aenter__"):
-                    await around.enter_async_context(manager)
-                else:
-                    around.enter_context(manager)
-            await _finished(handler(job))
-    except _NOT_OURS:
-        raise
-    except BaseException as error:
-        return error
-    return None
-
-
-def _outcome(call: Callable[[], object]) -> tuple[object, BaseException | None]:
-    """Return its result, or its error: SystemExit and its like end a job, not a worker."""
-    try:
-        return call(), None
-    except BaseException as error:
-        return None, error
-
-
-def _plain(handler: Handler, hooks: Sequence[Hook], job: RunningJob) -> Any:
-    """Call it on a thread. What it returns is awaited on the loop, where it can be."""
-    result: Any = None  # also where a hook keeps an error to itself
-    with ExitStack() as around:
+async def _awaited(handler: Callable[[RunningJob], Any], hooks: Sequence[Hook], turn: Turn) -> None:
+    job = turn.running_job()
+    async with AsyncExitStack() as around:
         for hook in hooks:
             manager: Any = hook(job)
-            around.enter_context(manager)
-        result = handler(job)
-        if hooks and inspect.isawaitable(result):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise TypeError(
-                "the handler returned something to await, which `around` would not be around; accepted is a "
-                "coroutine function (async def)"
-            )
+            if hasattr(type(manager), "__aenter__"):
+                await around.enter_async_context(manager)
+            else:
+                around.enter_context(manager)
+        if (awaitable := awaitable_of(handler(job))) is not None:
+            await awaitable
+
+
+def _plain(handler: Callable[[RunningJob], Any], hooks: Sequence[Hook], turn: Turn) -> Any:
+    """Call it on a thread. What it returns is awaited on the loop, where it can be."""
+    job = turn.running_job()
+    result: Any = None  # also where a hook keeps an error to itself
+    turn.on_thread = True
+    try:
+        with ExitStack() as around:
+            for hook in hooks:
+                manager: Any = hook(job)
+                around.enter_context(manager)
+            result = handler(job)
+            if hooks and inspect.isawaitable(result):
+                close_unawaited(result)
+                raise TypeError(
+                    "the handler returned something to await, which `around` would not be around; accepted "
+                    "is a coroutine function (async def)"
+                )
+    finally:
+        turn.on_thread = False
+    if turn.over is not None:
+        close_unawaited(result)
+        return None
     return result
-
-
-async def _finished(result: Any) -> None:
-    """Await what can be: also what a plain callable returns is work that is still to be done."""
-    if inspect.isawaitable(result):
-        await result
-    elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-        raise TypeError("the handler made a generator, which nobody runs; it must not yield")
-
-
-def is_async(handler: Handler) -> bool:
-    """Whether calling ``handler`` returns a coroutine without doing any work yet, as far as can be told."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
-    )
 
 
 _Asked = dict[int, list[Callable[[], None]]]

@@ -13,13 +13,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypedDict
 
 from ...errors import ConfigurationError
+from ...handling.callbacks import RaisedError, gives_coroutines
+from ...handling.calls import Again, Calls, Single
 from ...handling.threads import Threads
 from .. import limits
 from ..errors import JobsError
 from . import tracing
 from .aio import Queue
 from .calls import LeasedJob, Progress
-from .running import Handler, Hook, Over, Turn, is_async, stopped_by
+from .running import Handler, Hook, Over, Turn, called, stopped_by
 
 __all__ = ["Fail", "Worker", "WorkerOptions", "check_options", "parts_of"]
 
@@ -102,11 +104,18 @@ class Worker:
     ) -> None:
         check_options(concurrency, drain_s, around)
         self._queue = queue
-        self._handler = handler
-        self._is_async = is_async(handler)
-        self._around = tuple(around)
+        is_awaited = gives_coroutines(handler)
         # For plain functions. The loop's own threads are few, and other code needs them.
         self._threads = Threads(concurrency, "job", waits=False)
+        self._calls: Calls[Turn] = Calls(
+            called(handler, tuple(around), awaited=is_awaited),
+            self._failed,
+            threads=None if is_awaited else self._threads,
+            endings=(
+                KeyboardInterrupt,
+                GeneratorExit,
+            ),  # SystemExit fails its job, and ends no worker
+        )
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._wait_s = wait_s
@@ -281,17 +290,18 @@ class Worker:
         self._running[job.id, job.lease] = (turn, task)
 
     async def _work(self, turn: Turn) -> None:
-        job, error = turn.job, None
+        job = turn.job
         try:
             with tracing.processing(self._queue.name, job.id, job.attempt, job.headers):
-                error = await turn.take(
-                    self._handler, self._around, self._threads, awaited=self._is_async
-                )
-                if error is not None:
-                    raise error
-        except BaseException as raised:  # a handler may raise anything; it must not end the worker
-            if raised is not error and self._is_ours(turn, raised):
+                # A lane of its own: it is cancelled with its job.
+                await self._calls.work(Single(turn))
+                if turn.failure is not None:
+                    raise turn.failure
+        except asyncio.CancelledError as raised:
+            if turn.over is not None:
                 raise
+            await self._report(turn, raised)  # it has cancelled itself
+        except Exception as raised:
             await self._report(turn, raised)
         else:
             if turn.over is None:
@@ -301,17 +311,16 @@ class Worker:
             self._running.pop((job.id, job.lease), None)
             self._stir.set()
 
-    @staticmethod
-    def _is_ours(turn: Turn, raised: BaseException) -> bool:
-        """Whether it comes from outside of the handler. One that cancels itself has failed its job."""
-        if isinstance(raised, asyncio.CancelledError):
-            return turn.over is not None
-        return not isinstance(raised, Exception)
+    async def _failed(self, turn: Turn, error: Exception, again: Again) -> None:
+        """Note how the handler failed: the service says what follows."""
+        turn.failure = error
 
     async def _report(self, turn: Turn, raised: BaseException) -> None:
         if turn.over is not None:
             return  # nobody waits for it: the service would refuse what is said of it
         job = turn.job
+        if isinstance(raised, RaisedError) and raised.__cause__ is not None:
+            raised = raised.__cause__
         if isinstance(raised, Fail):
             failure = raised
         else:

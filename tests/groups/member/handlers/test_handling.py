@@ -65,7 +65,7 @@ class Owner:
         )
         self.renewals = Renewals()
         intake: Any = self.renewals
-        self.handling = Handling(shared, self.generation, intake, self.again)
+        self.handling = Handling(shared, self.generation, intake)
 
     def _report(self, error: Exception, about: str) -> None:
         self.reported.append(error)
@@ -73,7 +73,7 @@ class Owner:
             about == "the handler of g/m on stream 'S', subject s, sequence 5, delivery 1, key 'k'"
         )
 
-    async def again(self, message: Any) -> None:
+    async def again(self) -> None:
         self.calls += 1
         if self.calls == self.loses_at:
             self.generation.lease.end()
@@ -82,7 +82,7 @@ class Owner:
 
     async def failed(self, error: Exception) -> None:
         async with asyncio.timeout(5):
-            await self.handling.failed(self.message, error)
+            await self.handling.failed(self.message, error, self.again)
 
 
 @pytest.mark.parametrize("again", [NotOwnedError("taken"), ValueError("again")])

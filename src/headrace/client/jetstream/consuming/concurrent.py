@@ -7,15 +7,14 @@ Coroutine functions run on the loop, plain functions on threads. What came and w
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
-from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Generator, Hashable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....errors import ConfigurationError
-from ....handling.callbacks import CALLBACK_ERRORS, as_exception, await_result, gives_coroutines
-from ....handling.lanes import LaneTasks, is_cancelled
-from ....handling.threads import Stopped, Threads, awaitable_of, take_turn
+from ....handling.callbacks import gives_coroutines
+from ....handling.calls import Calls, Failed
+from ....handling.lanes import LaneTasks
+from ....handling.threads import Threads
 from ..message import JetStreamMessage
 from .answers import Answers, MessageOnThread
 
@@ -28,8 +27,6 @@ TURN_S: Final = 0.005  # a thread asks the loop anew after so long …
 IN_ONE_GO: Final = 10_000  # … or so many messages
 
 Key = Callable[[JetStreamMessage], Hashable]
-
-_here = threading.local()
 
 
 class Turn(NamedTuple):
@@ -63,13 +60,12 @@ def check_concurrency(concurrency: object, order_by: object, callback: object) -
 
 
 class ConcurrentCallbacks:
-    """Calls back for the messages of a feed, up to ``concurrency`` of them at once.
+    """Calls back for the messages of a feed, up to ``concurrency`` of them at once: the lanes' ``Source``.
 
     Args:
         concurrency: 1 to 1,000.
         order_by: the key of a message; None: each has its own.
-        failed: is awaited with a message whose callback raised, and the error; its key waits meanwhile. It
-            may call what it is given: the callback, once more.
+        failed: sees to a message whose callback raised; its key waits meanwhile.
         send_back: gives a message back whose callback was cancelled.
         pause: how long one that is sent back waits; None: not at all.
     """
@@ -81,35 +77,32 @@ class ConcurrentCallbacks:
         callback: Callable[[JetStreamMessage], object],
         concurrency: int,
         order_by: Key | None,
-        failed: Callable[
-            [JetStreamMessage, Exception, Callable[[], Awaitable[None]]], Coroutine[Any, Any, None]
-        ],
+        failed: Failed[JetStreamMessage],
         send_back: Callable[[JetStreamMessage], None],
         pause: Callable[[int], float] | None,
     ) -> None:
         self._session = session
         self._feed = feed
-        self._callback = callback
         self._concurrency = concurrency
         self._order_by = order_by
-        self._failed = failed
-        self._send_back = send_back
         self._pause = pause
         self._by_key = feed.wait_by_key()
         self._leaving: set[object] = set()
-        self._lanes = LaneTasks(
-            concurrency,
-            lambda number: f"consume {feed.consumer}, {number + 1}",
-            self._work,
-            self._wake_all,
-            feed.stop_now,
-        )
         self._threads: Threads | None = None
         self._answers: Answers | None = None
-        self._context = copy_context()
         if not gives_coroutines(callback):
             self._threads = Threads(concurrency, f"consume {feed.consumer}")
             self._answers = Answers(session, session.report)
+        self._calls = Calls(
+            callback, failed, threads=self._threads, answers=self._answers, dropped=send_back
+        )
+        self._lanes = LaneTasks(
+            concurrency,
+            lambda number: f"consume {feed.consumer}, {number + 1}",
+            lambda: self._calls.work(self),
+            lambda: self._lanes.wake_all(),
+            feed.stop_now,
+        )
 
     async def run(self) -> None:
         """Until the feed has ended and what it brought is handled, or has gone back."""
@@ -135,9 +128,6 @@ class ConcurrentCallbacks:
         except asyncio.CancelledError:
             feed.stop_now()
             raise
-
-    def _wake_all(self) -> None:
-        self._lanes.wake_all()
 
     @property
     def running(self) -> int:
@@ -193,24 +183,9 @@ class ConcurrentCallbacks:
         async def fails() -> None:
             raise error
 
-        task = self._session.loop.create_task(self._failed(message, error, fails))
+        task = self._session.loop.create_task(self._calls.raised(message, error, again=fails))
         self._lanes.tasks.append(task)
         task.add_done_callback(self._lanes.tasks.remove)
-
-    async def _work(self) -> None:
-        by_key, feed = self._by_key, self._feed
-        while True:
-            if by_key.has_free:
-                await (self._take_one() if self._threads is None else self._take_some())
-                if feed.clock() >= feed.breathe_at:
-                    await asyncio.sleep(0)
-                    feed.breathed()
-                continue
-            if feed.is_over and not feed.frames and not len(by_key):
-                self._lanes.wake_all()
-                return
-            self._balance(1)
-            await self._lanes.until_woken()
 
     def _balance(self, idle: int) -> None:
         """Account for what was begun; pull, also for the ``idle`` more that have nothing to do."""
@@ -221,67 +196,45 @@ class ConcurrentCallbacks:
         if idle or feed.taken >= feed.tell_at:
             feed.balance(running, max(0, self._concurrency - running) if idle else 0)
 
-    async def _take_one(self) -> None:
-        message = self._by_key.next()
-        if message is None:
-            return
-        self._balance(0)
-        await self._handle(message, self._call(message))
+    # As a source
 
-    async def _call(self, message: JetStreamMessage) -> None:
-        """The callback, where it runs."""
+    async def more(self) -> bool:
+        """See ``Source``."""
+        by_key, feed = self._by_key, self._feed
+        if feed.clock() >= feed.breathe_at:
+            await asyncio.sleep(0)
+            feed.breathed()
+        while not by_key.has_free:
+            if feed.is_over and not feed.frames and not len(by_key):
+                self._lanes.wake_all()
+                return False
+            self._balance(1)
+            await self._lanes.until_woken()
+        return True
+
+    def turn(self) -> Generator[JetStreamMessage, None, None]:
+        """See ``Source``."""
         if self._threads is None:
-            result: Any = self._callback(message)
-        else:
-            call = self._context.copy().run
-            result = await self._threads.run(lambda: call(self._callback, message))
-        if (awaitable := awaitable_of(result)) is not None:
-            await await_result(awaitable)
-
-    async def _handle(self, message: JetStreamMessage, handling: Awaitable[None]) -> None:
-        try:
-            try:
-                await handling
-            except CALLBACK_ERRORS as error:
-                if is_cancelled(error):
-                    self._send_back(message)
-                    raise
-                await self._failed(message, as_exception(error), lambda: self._call(message))
-        finally:
-            self._by_key.done(message)
-            self._lanes.wake(1)
-
-    async def _take_some(self) -> None:
-        """Have a thread work off some."""
-        assert self._threads is not None
-        assert self._answers is not None
-        lane = asyncio.current_task()
-        self._answers.expect()
-        try:
-            stopped = await self._threads.run(lambda: self._work_off(lane))
-        finally:
-            self._answers.send()
-            self._balance(0)
-            self._lanes.wake(1)
-        if stopped is not None:
-            await self._handle(stopped.message, self._settle(stopped))
-
-    async def _settle(self, stopped: Stopped[JetStreamMessage]) -> None:
-        if stopped.error is not None:
-            raise stopped.error
-        assert stopped.awaitable is not None
-        await await_result(stopped.awaitable)
-
-    # On a thread
-
-    def _work_off(self, lane: object) -> Stopped[JetStreamMessage] | None:
-        """Handle one message after the other for a while. What needs the loop ends that."""
-        _here.lane = lane
+            return self._turn_on_loop()
         clock = self._feed.clock
-        turn = Turn(clock() + TURN_S)
-        return take_turn(self._by_key, self._callback, self._context, clock, turn, IN_ONE_GO)
+        return self._by_key.turn(clock, Turn(clock() + TURN_S), IN_ONE_GO)
 
+    def came_back(self) -> None:
+        """See ``Source``."""
+        self._balance(0)
+        self._lanes.wake(1)
 
-def lane_here() -> asyncio.Task[None] | None:
-    """What stands for this thread on the loop, if it is one that calls back for ``ConcurrentCallbacks``."""
-    return getattr(_here, "lane", None)
+    def turned(self) -> None:
+        """See ``Source``."""
+
+    def _turn_on_loop(self) -> Generator[JetStreamMessage, None, None]:
+        by_key, feed, wake = self._by_key, self._feed, self._lanes.wake
+        while (message := by_key.next()) is not None:
+            self._balance(0)
+            try:
+                yield message
+            finally:
+                by_key.done(message)
+                wake(1)
+            if feed.clock() >= feed.breathe_at:
+                return

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ....api.base import DocumentError
 from ....api.envelope import decode_response
 from ....api.messages import PubAck
 from ....errors import ConfigurationError, HandlerFailedError, ProtocolError
-from ....handling.callbacks import (
-    CALLBACK_ERRORS,
-    Queued,
-    as_exception,
-    await_result,
-    check_callback,
-    check_plain,
-    tell,
-)
+from ....handling.callbacks import check_callback, check_plain, tell
+from ....handling.calls import Again, Calls
 from ....handling.dead_letter_headers import CONSUMER
 from ....handling.failing import Failing
 from ....handling.failure import DeadLetter, OnFailure, Retry, Stop, pause
@@ -45,7 +37,6 @@ RENEWALS: Final = 3  # in that time
 _MSG_ID: Final = "Nats-Msg-Id"
 
 Report = Callable[[JetStreamMessage, Exception], None]
-AgainCall = Callable[[], Awaitable[None]]
 
 
 def check_policy(policy: object, callback: object, config: ConsumerConfig | None) -> None:
@@ -113,14 +104,9 @@ class ConsumeFailing(Failing[JetStreamMessage]):
             return 0.0
         return pause(self._policy, delivered, self._random())
 
-    async def failed(self, message: JetStreamMessage, error: Exception, again: AgainCall) -> None:
+    async def failed(self, message: JetStreamMessage, error: Exception, again: Again) -> None:
         """The callback raised ``error``. Returns when the message is answered, or will be delivered again."""
-        try:
-            await self.follow(message, error, again, message.metadata.delivered)
-        except asyncio.CancelledError:
-            if not self._session.is_closed:
-                message.nak(0)
-            raise
+        await self.follow(message, error, again, message.metadata.delivered)
 
     def _takes(self, message: JetStreamMessage, error: Exception, verdict: object) -> bool:
         self._tell(message, error)
@@ -253,12 +239,23 @@ class Consumption:
         if callback is not None:
             if session.spans is not None:
                 callback = session.spans.traced(callback)
-            self._feed.worker = session.loop.create_task(
-                self._work(callback)
-                if concurrency is None
-                else self._work_abreast(callback, concurrency, order_by),
-                name=f"consume {consumer}",
-            )
+            failed = self._fail if self._failing is None else self._failing.failed
+            if concurrency is None:
+                work = self._work(Calls(callback, failed, dropped=self._send_back))
+            else:
+                pause = None if self._failing is None else self._failing.pause
+                self._feed.abreast = ConcurrentCallbacks(
+                    session,
+                    self._feed,
+                    callback,
+                    concurrency,
+                    order_by,
+                    failed,
+                    self._send_back,
+                    pause,
+                )
+                work = self._feed.abreast.run()
+            self._feed.worker = session.loop.create_task(work, name=f"consume {consumer}")
 
     def __repr__(self) -> str:
         feed = self._feed
@@ -399,28 +396,11 @@ class Consumption:
             await feed.waiter
         feed.end_wait()
 
-    async def _work(self, callback: MessageCallback) -> None:
-        """Call back for each message, until the end."""
-        feed, failing = self._feed, self._failing
+    async def _work(self, calls: Calls[JetStreamMessage]) -> None:
+        """Call back for each message where it is read, until the end."""
+        feed = self._feed
         try:
-            async for message in self:
-                waits = False
-                if failing is not None:
-                    message._pause = failing.pause
-                try:
-                    result: Any = callback(message)
-                    waits = type(result) is not Queued and inspect.isawaitable(result)
-                    if waits:
-                        await await_result(result)
-                except CALLBACK_ERRORS as error:
-                    if waits and isinstance(error, asyncio.CancelledError):
-                        self._send_back(message)
-                        raise  # of this task
-                    if failing is None:
-                        self._failed(message, as_exception(error))
-                    else:
-                        call = partial(_call, callback, message)
-                        await failing.failed(message, as_exception(error), call)
+            await calls.work(InTurn(self, None if self._failing is None else self._failing.pause))
         except Exception as error:
             if error is not feed.error:
                 raise
@@ -428,25 +408,8 @@ class Consumption:
         finally:
             feed.stop_now()  # where the task was cancelled; else it is over
 
-    async def _work_abreast(
-        self, callback: MessageCallback, concurrency: int, order_by: Key | None
-    ) -> None:
-        """Call back for several messages at once, until the end."""
-        self._feed.abreast = ConcurrentCallbacks(
-            self._session,
-            self._feed,
-            callback,
-            concurrency,
-            order_by,
-            self._failed_abreast if self._failing is None else self._failing.failed,
-            self._send_back,
-            None if self._failing is None else self._failing.pause,
-        )
-        await self._feed.abreast.run()
-
-    async def _failed_abreast(
-        self, message: JetStreamMessage, error: Exception, again: Callable[[], Awaitable[None]]
-    ) -> None:
+    async def _fail(self, message: JetStreamMessage, error: Exception, again: Again) -> None:
+        """The callback raised, and no policy says what follows."""
         self._failed(message, error)
 
     def _failed(self, message: DeliveredMessage, error: Exception) -> None:
@@ -515,7 +478,42 @@ class Consumption:
         await self.stop()
 
 
-async def _call(callback: MessageCallback, message: JetStreamMessage) -> None:
-    result: Any = callback(message)
-    if type(result) is not Queued and inspect.isawaitable(result):
-        await await_result(result)
+class InTurn:
+    """The messages of a consume for callbacks that run one at a time, where they are read: see ``Source``.
+
+    Args:
+        pause: how long one that is sent back waits; None: not at all.
+    """
+
+    def __init__(self, consumption: Consumption, pause: Callable[[int], float] | None) -> None:
+        self._consumption = consumption
+        self._feed = consumption._feed
+        self._pause = pause
+
+    async def more(self) -> bool:
+        """See ``Source``. Raises the error it ended with, if any."""
+        feed = self._feed
+        if not feed.frames or feed.clock() >= feed.breathe_at:
+            try:
+                await self._consumption._turn()
+            except StopAsyncIteration:
+                return False
+        return True
+
+    def turn(self) -> Generator[JetStreamMessage, None, None]:
+        """See ``Source``."""
+        feed, session, pause = self._feed, self._consumption._session, self._pause
+        frames, clock = feed.frames, feed.clock
+        while frames and clock() < feed.breathe_at:
+            frame = frames.popleft()
+            feed.taken += 1
+            if feed.taken >= feed.tell_at:
+                feed.tell(frame)
+            feed.last = message = JetStreamMessage(session, frame, _pause=pause)
+            yield message
+
+    def came_back(self) -> None:
+        """See ``Source``: it has no threads."""
+
+    def turned(self) -> None:
+        """See ``Source``."""

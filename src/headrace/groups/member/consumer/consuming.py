@@ -23,7 +23,7 @@ from ...errors import GroupError, HandlerFailedError
 from ...message import delivered
 from ...record.names import PRIORITY_GROUP
 from ...server.asking import together
-from ..handlers.on_loop import TAKEN_AT_ONCE, Work, work_of
+from ..handlers.on_loop import TAKEN_AT_ONCE, work_of
 from ..intake import Intake
 from ..lease import Generation, Lease, Takeover
 from ..pinned import Pinned, Renewal
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ....client import Consumer, JetStream, JetStreamMessage
     from ...message import GroupMessage
     from ..config import Plan
+    from ..handlers.handling import Work
     from ..shared import Shared
 
 

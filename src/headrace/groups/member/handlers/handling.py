@@ -1,18 +1,20 @@
-"""Calling the handler for one message, and what follows when it fails."""
+"""What handles the messages of a generation, and what follows when the handler fails."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sized
 from typing import TYPE_CHECKING, Final
 
 from ....client.seam import place_of, send_back
 from ....errors import ConnectionClosedError
-from ....handling.callbacks import as_exception
+from ....handling.calls import Again, Calls
 from ....handling.dead_letter_headers import GROUP
 from ....handling.failing import Failing
-from ....handling.failure import Again, Give
+from ....handling.failure import Again as CallAgain
+from ....handling.failure import Give
 from ....handling.lanes import LaneTasks
 from ...errors import HandlerFailedError, NotOwnedError
 from ...events import HandlerFailed, LeaseLost
@@ -20,6 +22,8 @@ from ...message import delivered
 
 if TYPE_CHECKING:
     from ....client import JetStreamMessage
+    from ....client.jetstream.consuming.answers import Answers
+    from ....handling.threads import Threads
     from ...message import GroupMessage
     from ..intake import Intake
     from ..lease import Generation
@@ -30,29 +34,26 @@ _log = logging.getLogger("headrace.groups")
 
 
 class Handling(Failing["GroupMessage"]):
-    """The handler with its failure policy, within one generation.
+    """The failure policy of a member's handler, within one generation.
 
     Args:
         intake: knows whether the lease is to be renewed before a handler begins.
-        again: calls the handler once more.
 
     Attributes:
         stopping: set when nothing more may begin; a message that waits for its next attempt is left.
     """
 
-    def __init__(
-        self,
-        shared: Shared,
-        generation: Generation,
-        intake: Intake,
-        again: Callable[[GroupMessage], Awaitable[object]],
-    ) -> None:
+    def __init__(self, shared: Shared, generation: Generation, intake: Intake) -> None:
         super().__init__(shared.on_failure, shared.random.random)
         self._shared = shared
         self._generation = generation
         self._intake = intake
-        self._again = again
         self.stopping = asyncio.Event()
+
+    def check(self, message: GroupMessage) -> None:
+        """Before a further call. Raises NotOwnedError: it was taken from us meanwhile."""
+        if not self._generation.is_owned:
+            raise NotOwnedError(f"{message!r} was not handled again: it has another owner")
 
     def ended_late(self, message: GroupMessage) -> None:
         """Its handler ended when the lease was over. Unanswered, it goes to the next owner at once."""
@@ -70,19 +71,18 @@ class Handling(Failing["GroupMessage"]):
             )
         )
 
-    async def failed(self, message: GroupMessage, error: BaseException) -> None:
+    async def failed(self, message: GroupMessage, error: Exception, again: Again) -> None:
         """The handler raised ``error``. Raises HandlerFailedError where the policy is to stop, and
         ConnectionClosedError where that is why it failed."""
-        problem = as_exception(error)
-        if isinstance(problem, ConnectionClosedError) and self._shared.js.connection.is_closed:
-            raise problem
-        await self.follow(message, problem, lambda: self._again(message), 1)
+        if isinstance(error, ConnectionClosedError) and self._shared.js.connection.is_closed:
+            raise error
+        await self.follow(message, error, again, 1)
 
     def _takes(self, message: GroupMessage, error: Exception, verdict: object) -> bool:
         if not message.is_owned or isinstance(error, NotOwnedError):
             self._tell(message, error)  # another owner handles it now
             return False
-        if isinstance(verdict, Again):
+        if isinstance(verdict, CallAgain):
             self._tell(message, error)
             return not message.is_answered
         if isinstance(verdict, Give) and verdict.subject:
@@ -161,6 +161,92 @@ class Handling(Failing["GroupMessage"]):
         self, message: GroupMessage, subject: str, headers: dict[str, list[str]], msg_id: str
     ) -> None:
         await self._shared.js.publish(subject, message.payload, headers=headers, msg_id=msg_id)
+
+
+class Work(ABC):
+    """What handles the messages of a generation.
+
+    Args:
+        threads: on which handlers run; None: on the loop.
+
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        intake: Intake,
+        generation: Generation,
+        threads: Threads | None = None,
+        answers: Answers | None = None,
+    ) -> None:
+        self._shared = shared
+        self._intake = intake
+        self._generation = generation
+        self._time = asyncio.get_running_loop().time
+        self._handling = Handling(shared, generation, intake)
+        self._calls: Calls[GroupMessage] = Calls(
+            shared.handler,
+            self._handling.failed,
+            threads=threads,
+            answers=answers,
+            check=self._handling.check,
+        )
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Until ``stop`` was called, the lease is over, or nothing more comes. Raises the error of the
+        consumption, and HandlerFailedError."""
+
+    def stop(self) -> None:
+        """Begin no more handlers."""
+        self._handling.stopping.set()
+        if self._shared.limit is not None:
+            self._shared.limit.leave(self)
+
+    @property
+    @abstractmethod
+    def last(self) -> GroupMessage | None:
+        """Whose handler ended last."""
+
+    @abstractmethod
+    def waiting(self) -> list[JetStreamMessage]:
+        """What came and was not begun."""
+
+    @abstractmethod
+    def running(self) -> list[JetStreamMessage]:
+        """What is being handled."""
+
+    def current(self) -> GroupMessage | None:
+        """One of those that are handled on the loop."""
+        return None
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Those that call handlers, beside the one that calls ``run``."""
+        return []
+
+    async def _take_place(self) -> bool:
+        """Take a place, where several consumers share them, and await a renewal in it where other handlers
+        have kept the loop meanwhile. False: nothing more begins."""
+        limit, intake = self._shared.limit, self._intake
+        if limit is None:
+            return True
+        if not await limit.take(self):
+            return False
+        try:
+            if intake.is_overdue():
+                await intake.until_renewed()
+                if not self._generation.is_owned or self._handling.stopping.is_set():
+                    limit.give()
+                    return False
+        except BaseException:
+            limit.give()
+            raise
+        return True
+
+    def _give_place(self) -> None:
+        """Let others have it."""
+        if self._shared.limit is not None:
+            self._shared.limit.give()
 
 
 HELD_MAX: Final = (

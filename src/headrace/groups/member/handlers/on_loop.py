@@ -9,57 +9,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Final
 
-from ....handling.callbacks import CALLBACK_ERRORS, gives_coroutines
-from ....handling.lanes import is_cancelled
+from ....handling.callbacks import gives_coroutines
 from ....handling.waiting import Waiting
 from ...message import GroupMessage, delivered, is_confirmed
 from ..loop_watch import LONG_S
-from .handling import Handling, KeyTasks
+from .handling import KeyTasks, Work
 from .on_threads import OnThreads
 
 if TYPE_CHECKING:
     from ....client import JetStreamMessage
     from ..intake import Intake
     from ..lease import Generation
-    from ..shared import HandlerLimit, Shared
+    from ..shared import Shared
 
 TAKEN_AT_ONCE: Final = 256  # handlers that await nothing let the loop breathe after so many …
 TURN_S: Final = 0.005  # … or after so long
 IN_A_ROW: Final = 16  # of one partition, where several share the handlers
 
 
-class Work(Protocol):
-    """What handles the messages of a generation."""
-
-    @property
-    def last(self) -> GroupMessage | None:
-        """Whose handler ended last."""
-
-    async def run(self) -> None:
-        """Until ``stop`` was called, the lease is over, or nothing more comes. Raises the error of the
-        consumption, and HandlerFailedError."""
-
-    def stop(self) -> None:
-        """Begin no more handlers."""
-
-    def waiting(self) -> list[JetStreamMessage]:
-        """What came and was not begun."""
-
-    def running(self) -> list[JetStreamMessage]:
-        """What is being handled."""
-
-    def current(self) -> GroupMessage | None:
-        """One of those that are handled on the loop."""
-
-    def tasks(self) -> list[asyncio.Task[None]]:
-        """Those that call handlers, beside the one that calls ``run``."""
-
-
-class InTurn:
-    """One handler at a time, in the order of arrival."""
+class InTurn(Work):
+    """One handler at a time, in the order of arrival, where the messages are read: the lane's ``Source``."""
 
     def __init__(
         self,
@@ -68,44 +40,38 @@ class InTurn:
         generation: Generation,
         first: list[JetStreamMessage],
     ) -> None:
-        self._shared = shared
-        self._intake = intake
-        self._generation = generation
+        super().__init__(shared, intake, generation)
         self._waiting = deque(first)
-        self._handling = Handling(shared, generation, intake, shared.call)
         self._current: GroupMessage | None = None
+        self._last: GroupMessage | None = None
         self._stopping = False
         self._was_long = False  # the last handler
-        self.last: GroupMessage | None = None
+        self._is_rested = True  # since the last turn
 
     async def run(self) -> None:
         """See ``Work``."""
-        waiting, intake, limit = self._waiting, self._intake, self._shared.limit
-        while not self._stopping:
+        await self._calls.work(self)
+
+    async def more(self) -> bool:
+        """See ``Source``."""
+        if not self._is_rested:
+            await self._rest()
+        waiting, intake, lease = self._waiting, self._intake, self._generation.lease
+        limit = self._shared.limit
+        while not self._stopping and lease.holds(self._time()):
             if intake.is_overdue():
                 await intake.until_renewed()
             elif not waiting:
                 waiting.extend(await intake.next_batch(TAKEN_AT_ONCE))
                 if not waiting:
-                    return
-            elif limit is None:
-                if not await self._handle(TAKEN_AT_ONCE):
-                    return
-                await self._pause()
-            else:
-                if not await limit.take(self):
-                    return
-                try:
-                    if intake.is_overdue():
-                        await intake.until_renewed()
-                    if not await self._handle(IN_A_ROW):
-                        return
-                finally:
-                    limit.give()
-                await self._pause()
+                    return False
+            elif limit is None or await self._take_place():
+                return True
+        return False
 
-    async def _pause(self) -> None:
+    async def _rest(self) -> None:
         """Let others go on. To wait for the next message does so, too; the server may wait for answers."""
+        self._is_rested = True
         if self._was_long:
             self._was_long = False
             await _breathe()
@@ -114,48 +80,48 @@ class InTurn:
         elif self._shared.limit is None:  # else others answer in this turn
             self._intake.send_answers()
 
-    async def _handle(self, count: int) -> bool:
-        """Handle what waits, up to ``count`` messages, until a turn is over. False: the lease is over."""
-        waiting, generation, handling = self._waiting, self._generation, self._handling
-        lease, time, handler = (
-            generation.lease,
-            asyncio.get_running_loop().time,
-            self._shared.handler,
-        )
+    def turn(self) -> Generator[GroupMessage, None, None]:
+        """See ``Source``: what waits, until the lease is over or others are to go on."""
+        waiting, generation, time = self._waiting, self._generation, self._time
+        lease = generation.lease
+        left = TAKEN_AT_ONCE if self._shared.limit is None else IN_A_ROW
         now = time()
         ends = now + TURN_S
-        try:
-            while waiting and count and now < ends and not self._stopping:
-                if now >= lease.until:
-                    return False
-                count -= 1
-                message = GroupMessage(waiting.popleft(), generation)
-                if is_confirmed(message):
-                    continue
-                self._current = message
-                try:
-                    await handler(message)  # type: ignore[misc]
-                except CALLBACK_ERRORS as error:
-                    if is_cancelled(error):
-                        raise
-                    await handling.failed(message, error)
+        while waiting and left and now < ends and now < lease.until and not self._stopping:
+            left -= 1
+            message = GroupMessage(waiting.popleft(), generation)
+            if is_confirmed(message):
+                continue
+            self._current = message
+            try:
+                yield message
+            finally:
                 began, now = now, time()
-                if now - began >= LONG_S:
-                    self._was_long = True
-                    self._shared.watch.took(now - began, message)
                 if now >= lease.until:
-                    handling.ended_late(message)
-        finally:
-            self.last = self._current or self.last
-            self._current = None
-        return True
+                    self._handling.ended_late(message)
+            if now - began >= LONG_S:
+                self._was_long = True
+                self._shared.watch.took(now - began, message)
+
+    def came_back(self) -> None:
+        """See ``Source``: it has no threads."""
+
+    def turned(self) -> None:
+        """See ``Source``."""
+        self._last = self._current or self._last
+        self._current = None
+        self._is_rested = False
+        self._give_place()
 
     def stop(self) -> None:
         """See ``Work``."""
         self._stopping = True
-        self._handling.stopping.set()
-        if self._shared.limit is not None:
-            self._shared.limit.leave(self)
+        super().stop()
+
+    @property
+    def last(self) -> GroupMessage | None:
+        """See ``Work``."""
+        return self._last
 
     def waiting(self) -> list[JetStreamMessage]:
         """See ``Work``."""
@@ -169,12 +135,8 @@ class InTurn:
         """See ``Work``."""
         return self._current
 
-    def tasks(self) -> list[asyncio.Task[None]]:
-        """See ``Work``."""
-        return []
 
-
-class ConcurrentHandlers:
+class ConcurrentHandlers(Work):
     """Several handlers at a time, never two of one key; those of one key in the order of arrival."""
 
     def __init__(
@@ -184,14 +146,18 @@ class ConcurrentHandlers:
         generation: Generation,
         first: list[JetStreamMessage],
     ) -> None:
-        self._shared = shared
-        self._intake = intake
-        self._generation = generation
+        super().__init__(shared, intake, generation)
         self._waiting: Waiting[GroupMessage] = Waiting()
-        self._handling = Handling(shared, generation, intake, shared.call)
-        self._tasks = KeyTasks(shared, intake, self._waiting, self._add, self._lane, self.stop)
+        self._last: GroupMessage | None = None
         self._stopping = False
-        self.last: GroupMessage | None = None
+        self._tasks = KeyTasks(
+            shared,
+            intake,
+            self._waiting,
+            self._add,
+            lambda: self._calls.work(_Lane(self)),
+            self.stop,
+        )
         self._add(first)
 
     async def run(self) -> None:
@@ -204,84 +170,64 @@ class ConcurrentHandlers:
         self._waiting.add([(key(message), message) for message in made])
         self._tasks.wake(len(messages))
 
-    async def _lane(self) -> None:
-        waiting, loop, lease = self._waiting, asyncio.get_running_loop(), self._generation.lease
-        limit, turn, now, looked = self._shared.limit, 0, loop.time(), 0.0
-        ends = now + TURN_S
-        while not self._stopping and lease.holds(now):
-            if now - looked >= LONG_S:  # something may have kept the loop
-                looked = now
-                if self._intake.is_overdue():
-                    await self._intake.until_renewed()
-                    now = loop.time()
-                    continue
-            if limit is not None and waiting.has_free:
-                if (message := await self._handle_in_a_place(limit)) is None:
-                    now = loop.time()
-                    continue
-            elif (message := waiting.next()) is not None:
-                await self._handle(message)
-            else:
-                await self._tasks.until_woken()
-                now = loop.time()
-                ends = now + TURN_S
+    @property
+    def may_begin(self) -> bool:
+        """Whether anything may."""
+        return not self._stopping and self._generation.is_owned
+
+    async def until_free(self) -> bool:
+        """Until there may be something to begin; whether it is there already."""
+        intake = self._intake
+        if intake.is_overdue():
+            await intake.until_renewed()
+        elif not self._waiting.has_free:
+            await self._tasks.until_woken()
+        else:
+            # A message is taken only then: until there is a place it waits, and goes back with all that waits
+            # if its partition goes.
+            return await self._take_place()
+        return False
+
+    def turn(self, lane: _Lane) -> Generator[GroupMessage, None, None]:
+        """See ``Source``; one at a time where several consumers share the places."""
+        waiting, tasks, time = self._waiting, self._tasks, self._time
+        lease, is_shared = self._generation.lease, self._shared.limit is not None
+        now = time()
+        while now < lease.until and not self._stopping and (message := waiting.next()) is not None:
+            if is_confirmed(message):
+                waiting.done(message)
+                tasks.wake(1)
                 continue
-            self._tasks.taken()
-            turn += 1
-            began, now = now, loop.time()
+            try:
+                yield message
+            finally:
+                self._last = message
+                began, now = now, time()
+                if now >= lease.until:
+                    self._handling.ended_late(message)
+                waiting.done(message)
+                tasks.wake(1)
+                tasks.taken()
+            lane.handled += 1
             if now - began >= LONG_S:
                 self._shared.watch.took(now - began, message)
-            if now >= ends or turn >= TAKEN_AT_ONCE:
-                if now - began >= LONG_S:
-                    await _breathe()
-                else:
-                    await asyncio.sleep(0)
-                turn, now = 0, loop.time()
-                ends = now + TURN_S
-
-    async def _handle_in_a_place(self, limit: HandlerLimit) -> GroupMessage | None:
-        """Handle a message when there is a place for it; which one, or None. It is taken only then: until
-        there is one it waits, and goes back with all that waits if its partition goes."""
-        if not await limit.take(self):
-            return None
-        try:
-            if self._intake.is_overdue():
-                await self._intake.until_renewed()
-            if self._stopping or not self._generation.is_owned:
-                return None
-            message = self._waiting.next()
-            if message is not None:
-                await self._handle(message)
-            return message
-        finally:
-            limit.give()
-
-    async def _handle(self, message: GroupMessage) -> None:
-        is_begun = False
-        try:
-            if is_confirmed(message):
+                lane.was_long = True
                 return
-            is_begun = True
-            await self._shared.handler(message)  # type: ignore[misc]
-        except CALLBACK_ERRORS as error:
-            if is_cancelled(error):
-                raise
-            await self._handling.failed(message, error)
-        finally:
-            if is_begun:
-                self.last = message
-                if not self._generation.is_owned:
-                    self._handling.ended_late(message)
-            self._waiting.done(message)
-            self._tasks.wake(1)
+            if is_shared or now >= lane.ends or lane.handled >= TAKEN_AT_ONCE:
+                return
+
+    turned = Work._give_place
 
     def stop(self) -> None:
         """See ``Work``."""
         self._stopping = True
-        self._handling.stopping.set()
-        if self._shared.limit is not None:
-            self._shared.limit.leave(self)
+        super().stop()
         self._tasks.no_more()
+
+    @property
+    def last(self) -> GroupMessage | None:
+        """See ``Work``."""
+        return self._last
 
     def waiting(self) -> list[JetStreamMessage]:
         """See ``Work``."""
@@ -298,6 +244,50 @@ class ConcurrentHandlers:
     def tasks(self) -> list[asyncio.Task[None]]:
         """See ``Work``."""
         return self._tasks.tasks
+
+
+class _Lane:
+    """The ``Source`` of one lane of several.
+
+    Attributes:
+        handled, ends, was_long: since it has let the loop turn: how many messages, until when it goes on, and
+            whether the last one took long.
+    """
+
+    def __init__(self, work: ConcurrentHandlers) -> None:
+        self._work = work
+        self._time = asyncio.get_running_loop().time
+        self._begin()
+
+    def _begin(self) -> None:
+        self.handled, self.was_long = 0, False
+        self.ends = self._time() + TURN_S
+
+    async def more(self) -> bool:
+        """See ``Source``."""
+        work = self._work
+        if self.was_long:
+            await _breathe()
+            self._begin()
+        elif self.handled >= TAKEN_AT_ONCE or self._time() >= self.ends:
+            await asyncio.sleep(0)
+            self._begin()
+        while work.may_begin:
+            if await work.until_free():
+                return True
+            self._begin()
+        return False
+
+    def turn(self) -> Generator[GroupMessage, None, None]:
+        """See ``Source``."""
+        return self._work.turn(self)
+
+    def came_back(self) -> None:
+        """See ``Source``: it has no threads."""
+
+    def turned(self) -> None:
+        """See ``Source``."""
+        self._work.turned()
 
 
 async def _breathe() -> None:
