@@ -7,6 +7,7 @@ when a benchmark imported more.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
@@ -14,24 +15,46 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cpu
+import headrace
 import ourclient
 
-__all__ = ["apart"]
+__all__ = ["ByName", "apart"]
 
 
-def apart(work: Callable[[], float], sources: Path | None = None) -> tuple[float, float]:
+class ByName:
+    """A function of a module that cannot be imported here: it becomes that one where the work is done."""
+
+    def __init__(self, module: str, function: str) -> None:
+        self._names = module, function
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        raise AssertionError(f"{'.'.join(self._names)} is for another process")
+
+    def __reduce__(self) -> tuple[Callable[[str, str], Any], tuple[str, str]]:
+        return _find, self._names
+
+
+def _find(module: str, function: str) -> Any:
+    return getattr(importlib.import_module(module), function)
+
+
+def apart(
+    work: Callable[[], Any], sources: Path | None = None, interpreter: Path | None = None
+) -> tuple[Any, float]:
     """What ``work`` returns, and the seconds of processor time it took (Linux, macOS).
 
     ``work`` is pickled, so it is made of functions of modules: ``partial``, no ``lambda``. ``sources``: where
-    the package ``headrace`` is taken from; None: these.
+    the package ``headrace`` is taken from; None: these. ``interpreter``: the Python; None: this one.
     """
     order = pickle.dumps((ourclient.loop_name, sources, work))
+    if interpreter is not None and sources is None:
+        sources = Path(headrace.__file__).parent.parent
     env = None if sources is None else {**os.environ, "PYTHONPATH": str(sources)}
-    ended = subprocess.run(
-        [sys.executable, __file__], input=order, stdout=subprocess.PIPE, check=False, env=env
-    )
+    command = [interpreter or sys.executable, __file__]
+    ended = subprocess.run(command, input=order, stdout=subprocess.PIPE, check=False, env=env)
     if ended.returncode != 0:
         raise RuntimeError("the measured work failed; what it said is above")
     value, seconds = json.loads(ended.stdout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,9 @@ import natspy
 import ourclient
 import peers
 import report
-from apart import apart
-from contenders import running
+from apart import ByName, apart
+from contenders import Contender, running
+from newer_python import newer_python_or_reason
 from rawsocket import RawConnection
 
 STREAM = contenders.STREAM
@@ -36,42 +37,106 @@ REQUESTS = 3_000
 ECHO = "echo.here"
 
 NATS_PY = "nats-py"
+NATSIO = "natsio"
 OURS = "our client"
 RAW = "bare socket that counts"
 
 
 @dataclass(frozen=True)
 class Work:
-    """``run(the server's address, name of a durable consumer)`` gives messages/s of ``messages`` messages.
+    """``run(the server's address, name of a durable consumer)`` is what measures, of ``messages`` messages.
 
     It is made of functions of modules, as it is measured in a process of its own.
     """
 
-    run: Callable[[str, str], float]
+    run: Callable[[str, str], Callable[[], Any]]
     messages: int
     sources: Path | None = None  # of the client; None: these
+    interpreter: Path | None = None  # None: this one
+
+    def measured(self, url: str, durable: str) -> tuple[float, float]:
+        """Messages/s, and the processor time in seconds."""
+        value, spent = apart(self.run(url, durable), self.sources, self.interpreter)
+        # Latencies are those of requests one after the other.
+        rate = value if isinstance(value, float) else self.messages / sum(value)
+        return rate, spent
 
 
 def publishing(
-    function: Callable[..., float], messages: int, *arguments: Any, **options: Any
+    function: Callable[..., Any], messages: int, *arguments: Any, **options: Any
 ) -> Work:
     """``function(url, messages, …)``: it needs no consumer."""
-    return Work(partial(_on_server, partial(function, **options), messages, *arguments), messages)
+    rest = (messages, *arguments)
+    return Work(lambda url, durable: partial(function, url, *rest, **options), messages)
 
 
 def pulling(function: Callable[..., float], messages: int, *arguments: Any) -> Work:
     """``function(url, stream, durable, messages, …)``."""
-    return Work(partial(_on_consumer, function, messages, *arguments), messages)
+    rest = (messages, *arguments)
+    return Work(lambda url, durable: partial(function, url, STREAM, durable, *rest), messages)
 
 
-def _on_server(function: Callable[..., float], *rest: Any) -> float:
-    *arguments, url, _durable = rest
-    return function(url, *arguments)
+def asking(function: Callable[..., list[float]], requests: int, payload_bytes: int) -> Work:
+    """``function(url, subject, requests, …)``, which gives the seconds of each."""
+    return Work(
+        lambda url, durable: partial(function, url, ECHO, requests, payload_bytes), requests
+    )
 
 
-def _on_consumer(function: Callable[..., float], *rest: Any) -> float:
-    *arguments, url, durable = rest
-    return function(url, STREAM, durable, *arguments)
+ONE_BY_ONE, IN_BULK = 1.8, 4.0
+"""How many times natsio's rate ours is to be."""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What natsio does, by the name of its function, and what our client does, both made by ``kind``."""
+
+    kind: Callable[..., Work]
+    theirs: str
+    ours: Callable[..., Any]
+    sizes: tuple[int, ...]
+    target: float = IN_BULK
+    filled: int = 0  # messages that are there before
+
+
+_SENT = (WINDOWED, WINDOW, PAYLOAD_BYTES)
+AGAINST_NATSIO = {
+    "publish, awaited": Pairing(
+        publishing,
+        "publish_awaited",
+        ourclient.publish_awaited,
+        (AWAITED, PAYLOAD_BYTES),
+        ONE_BY_ONE,
+    ),
+    "request": Pairing(
+        asking,
+        "request_latencies",
+        ourclient.request_latencies,
+        (AWAITED, PAYLOAD_BYTES),
+        ONE_BY_ONE,
+    ),
+    "next(), ack": Pairing(
+        pulling, "take_single", ourclient.take_single, (SINGLE,), ONE_BY_ONE, SINGLE
+    ),
+    "fetch(1), ack": Pairing(pulling, "pull", ourclient.pull, (SINGLE, 1), ONE_BY_ONE, SINGLE),
+    "consume(max_messages=1), ack": Pairing(
+        pulling, "consume", ourclient.consume, (SINGLE, 1), ONE_BY_ONE, SINGLE
+    ),
+    "fetch(1000), acks": Pairing(
+        pulling, "pull", ourclient.pull, (CONSUMED, BATCH), filled=CONSUMED
+    ),
+    "consume(max_messages=1000), acks": Pairing(
+        pulling, "consume", ourclient.consume, (CONSUMED, BATCH), filled=CONSUMED
+    ),
+    "publisher.send": Pairing(publishing, "publish_windowed", ourclient.publish_windowed, _SENT),
+    "publisher.send_many": Pairing(publishing, "publish_windowed", ourclient.publish_many, _SENT),
+    "core publish": Pairing(
+        publishing, "publish_core", ourclient.publish_core, (WINDOWED, PAYLOAD_BYTES)
+    ),
+    "core, published and received": Pairing(
+        publishing, "core_rounds", ourclient.core_rounds, (CONSUMED, BATCH, PAYLOAD_BYTES)
+    ),
+}
 
 
 @dataclass
@@ -158,12 +223,20 @@ def taking_single(rounds: int) -> None:
 
 
 def compare(
-    title: str, works: dict[str, Work], rounds: int, storage: Mapping[str, object], filled: int = 0
+    title: str,
+    works: dict[str, Work],
+    rounds: int,
+    storage: Mapping[str, object],
+    filled: int = 0,
+    server_is: Contender = contenders.NATS_ONE_CORE,
 ) -> dict[str, Figures]:
     """Each of the works once per round, on one server, with a stream that is emptied between."""
     figures = {name: Figures() for name in works}
-    server_is = contenders.NATS_ONE_CORE
-    with running(server_is) as server, RawConnection(server.host, server.port) as admin:
+    with (
+        running(server_is) as server,
+        _echo(server),
+        RawConnection(server.host, server.port) as admin,
+    ):
         admin.request(f"$JS.API.STREAM.CREATE.{STREAM}", {**CONFIG, **storage})
         if filled:
             admin.publish_acked(filled, WINDOW, PAYLOAD_BYTES)
@@ -172,7 +245,7 @@ def compare(
             order = list(enumerate(works.items()))
             for index, (name, work) in order if number % 2 == 0 else reversed(order):
                 durable = f"bench-{number}-{index}"
-                rate, spent = apart(partial(work.run, server.url, durable), work.sources)
+                rate, spent = work.measured(server.url, durable)
                 figures[name].rates.append(rate)
                 figures[name].client_us.append(1e6 * spent / work.messages)
                 print(f"  round {number + 1}: {name}: {rate:,.0f}/s")
@@ -299,10 +372,57 @@ def versions(rounds: int, beside: str) -> None:
     )
 
 
-def run(rounds: int, beside: str | None = None) -> None:
-    """``beside``: only our client, with that of another checkout of Headrace."""
+def against_natsio(rounds: int, servers: Sequence[Contender], only: Sequence[str]) -> None:
+    """Our client and natsio at the same work on the same Python, which is the one that natsio needs."""
+    python = newer_python_or_reason()
+    if isinstance(python, str):
+        raise SystemExit(f"natsio cannot be run: {python}")
+    for server_is in servers:
+        rows = []
+        for title, each in AGAINST_NATSIO.items():
+            if only and not any(part in title for part in only):
+                continue
+            theirs = each.kind(ByName("natsio_work", each.theirs), *each.sizes)
+            works = {
+                NATSIO: replace(theirs, interpreter=python),
+                OURS: replace(each.kind(each.ours, *each.sizes), interpreter=python),
+            }
+            name = f"{title}, {server_is.name}"
+            figures = compare(name, works, rounds, MEMORY, each.filled, server_is)
+            one, other = figures[OURS], figures[NATSIO]
+            claim(f"{name}, against natsio", one, other, each.target)
+            rows.append(
+                [
+                    title,
+                    f"{other.rate:,.0f}",
+                    f"{one.rate:,.0f}",
+                    f"{one.rate / other.rate:.2f}",
+                    f"{other.cost:.2f}",
+                    f"{one.cost:.2f}",
+                    f"{other.cost / one.cost:.2f}",
+                ]
+            )
+        report.table(
+            f"natsio and our client, {server_is.name}, {ourclient.loop_name}, median of {rounds}",
+            ["work", "natsio /s", "ours /s", "×", "natsio µs", "ours µs", "× of processor time"],
+            rows,
+        )
+
+
+def run(
+    rounds: int,
+    beside: str | None = None,
+    peer: str | None = None,
+    servers: Sequence[Contender] = (),
+    only: Sequence[str] = (),
+) -> None:
+    """``beside``: only our client, with that of another checkout of Headrace. ``peer``: another client than
+    nats-py, on these servers, or on one that leaves a core to the client."""
     if beside is not None:
         versions(rounds, beside)
+        return
+    if peer is not None:
+        against_natsio(rounds, servers or [contenders.NATS_ONE_CORE, contenders.HEADRACE], only)
         return
     awaited(rounds)
     windowed(rounds)

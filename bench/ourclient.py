@@ -172,6 +172,29 @@ def consume_by_callback(
     return run(work())
 
 
+def pull(url: str, stream: str, durable: str, messages: int, batch: int) -> float:
+    """As ``fetch``, each acknowledged, with a consumer that it makes itself."""
+
+    async def work() -> float:
+        async with connect(url) as connection:
+            js = connection.jetstream()
+            started = time.perf_counter()
+            consumer = await js.create_consumer(
+                stream, durable_name=durable, ack_policy="explicit", max_ack_pending=2 * batch
+            )
+            taken = size = 0
+            while taken < messages:
+                for message in await consumer.fetch(batch, max_wait=10.0):
+                    size += len(message.payload)
+                    await message.ack()
+                    taken += 1
+            await connection.flush()
+            assert size, "payloads were read"
+            return messages / (time.perf_counter() - started)
+
+    return run(work())
+
+
 def publish_awaited(url: str, messages: int, payload_bytes: int) -> float:
     """Messages per second, each acknowledged before the next one is sent."""
 
@@ -221,6 +244,42 @@ def publish_many(
             async with js.publisher(window, ack_timeout=ACK_TIMEOUT, fast=fast) as publisher:
                 await publisher.send_many(itertools.repeat(message, messages))
             assert publisher.acked == messages, publisher
+            return messages / (time.perf_counter() - started)
+
+    return run(work())
+
+
+def publish_core(url: str, messages: int, payload_bytes: int) -> float:
+    """Messages per second of ``await connection.publish(…)``, until the server has read all of them."""
+
+    async def work() -> float:
+        async with connect(url) as connection:
+            payload = b"x" * payload_bytes
+            started = time.perf_counter()
+            for _ in range(messages):
+                await connection.publish(SUBJECT, payload)
+            await connection.flush()
+            return messages / (time.perf_counter() - started)
+
+    return run(work())
+
+
+def core_rounds(url: str, messages: int, at_once: int, payload_bytes: int) -> float:
+    """Messages per second published and received by one client, so many at a time."""
+
+    async def work() -> float:
+        async with connect(url) as connection:
+            payload = b"x" * payload_bytes
+            arriving = await connection.subscribe("core.here")
+            await connection.flush()
+            size = 0
+            started = time.perf_counter()
+            for _ in range(messages // at_once):
+                for _ in range(at_once):
+                    await connection.publish("core.here", payload)
+                for _ in range(at_once):
+                    size += len((await anext(arriving)).payload)
+            assert size == messages * payload_bytes, "every message came"
             return messages / (time.perf_counter() - started)
 
     return run(work())

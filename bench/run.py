@@ -120,13 +120,16 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         default=[],
-        help="of `fairness`, `removals`, `groups`, `spark`, `survey`, `growth`, `takeover`: a part of"
-        " the names of rows (may be repeated)",
+        help="of `clients --peer`, `fairness`, `removals`, `groups`, `spark`, `survey`, `growth`,"
+        " `takeover`: a part of the names of rows (may be repeated)",
     )
     parser.add_argument(
         "--beside",
         metavar="DIR",
         help="of `survey` and `clients`: another checkout of Headrace, measured in turn",
+    )
+    parser.add_argument(
+        "--peer", choices=["natsio"], help="of `clients`: this client instead of nats-py"
     )
     parser.add_argument(
         "--storage", choices=removals.STORAGES, help="of `removals`: only streams kept there"
@@ -157,7 +160,9 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
     return {
         "publishing": lambda: publishing.run(rounds, servers, publishers),
         "fetching": lambda: fetching.run(rounds),
-        "clients": lambda: clients.run(rounds, arguments.beside),
+        "clients": lambda: clients.run(
+            rounds, arguments.beside, arguments.peer, servers if arguments.server else (), only
+        ),
         "inprocess": lambda: inprocess.run(rounds),
         "scaling": lambda: scaling.run(two),
         "buckets": lambda: buckets.run(rounds, two),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
@@ -161,14 +161,14 @@ async def test_what_came_for_an_ordered_fetch_that_was_cancelled_comes_for_the_n
     calm: JetStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ordered = await (await make_stream(calm)).ordered_consumer()
-    collect = Fetch.collect
+    brought = Fetch.__await__
 
-    async def cancelled(fetch: Fetch) -> Any:
-        await collect(fetch)
+    def cancelled(fetch: Fetch) -> Generator[Any, None, Any]:
+        yield from brought(fetch)
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fetch, "collect", cancelled)
+        patch.setattr(Fetch, "__await__", cancelled)
         with pytest.raises(asyncio.CancelledError):
             await ordered.fetch(COUNT)
     assert (await ordered.fetch(COUNT)).payloads == PAYLOADS

@@ -112,7 +112,7 @@ class Interrupted:
         self._ask = self._requests.ask
         self.calls = 0
         self.lost_at = 0
-        self._requests.ask = self.ask  # type: ignore[method-assign]
+        self._requests.ask = self.ask  # type: ignore[assignment, method-assign]
 
     async def ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Any:
         answer = await self._ask(subject, headers, payload, timeout)

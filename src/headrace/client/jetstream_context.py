@@ -142,24 +142,27 @@ class JetStream:
             RequestTimeoutError, DisconnectedError: it was not sent, and will not be.
             ProtocolError: somebody answered who is no stream; the message may be stored or not.
         """
-        options: PublishOptions = {
-            "msg_id": msg_id,
-            "expected_stream": expected_stream,
-            "expected_last_sequence": expected_last_sequence,
-            "expected_last_subject_sequence": expected_last_subject_sequence,
-            "expected_last_subject_sequence_subject": expected_last_subject_sequence_subject,
-            "expected_last_msg_id": expected_last_msg_id,
-            "ttl": ttl,
-        }
+        options: PublishOptions = {}
+        if (
+            msg_id
+            or ttl
+            or expected_stream
+            or expected_last_sequence is not None
+            or expected_last_subject_sequence is not None
+            or expected_last_subject_sequence_subject
+            or expected_last_msg_id
+        ):
+            options = {
+                "msg_id": msg_id,
+                "expected_stream": expected_stream,
+                "expected_last_sequence": expected_last_sequence,
+                "expected_last_subject_sequence": expected_last_subject_sequence,
+                "expected_last_subject_sequence_subject": expected_last_subject_sequence_subject,
+                "expected_last_msg_id": expected_last_msg_id,
+                "ttl": ttl,
+            }
         return await publish_awaited(
-            self._api,
-            subject,
-            payload,
-            headers,
-            options,
-            timeout=timeout,
-            delivery_timeout=delivery_timeout,
-            retries=retries,
+            self._api, subject, payload, headers, options, timeout, delivery_timeout, retries
         )
 
     def publisher(

@@ -151,15 +151,17 @@ class Parser:
         if self._deaf:
             return frames
         buf, at = bytes(data), 0  # no copy when it is bytes already
+        held = self._held
         try:
-            while self._held and len(buf) - at >= _APART_BYTES_MIN and not self.is_behind:
+            while held and len(buf) - at >= _APART_BYTES_MIN and not self.is_behind:
                 at = self._complete(buf, at, frames)
-            if not self._held:
-                self._read(buf, at, frames)
-                return frames
-            self._held += buf[at:]
-            if len(self._held) >= self._needed:
-                self._read(bytes(self._held), 0, frames)
+            if held:
+                held += buf[at:]
+                if len(held) < self._needed:
+                    return frames
+                buf, at = bytes(held), 0
+                held.clear()
+            self._read(buf, at, frames)
         except ProtocolError as error:
             self._deaf = True
             # Its traceback leads to these frames: with it they would be freed by the garbage collector only.
@@ -175,12 +177,13 @@ class Parser:
         stop = at + missing if missing > 1 else buf.find(b"\n", at) + 1 or len(buf)
         self._held += buf[at:stop]
         if len(self._held) >= self._needed:
-            self._read(bytes(self._held), 0, frames)
+            whole = bytes(self._held)
+            self._held.clear()
+            self._read(whole, 0, frames)
         return min(stop, len(buf))
 
     def _read(self, buf: bytes, start: int, frames: list[Frame]) -> None:
         """Append the complete frames of ``buf[start:]``, and hold the incomplete rest."""
-        self._held.clear()
         self.is_behind = False
         end = self._scan(buf, start, frames)
         if end < len(buf):

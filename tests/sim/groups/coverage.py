@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.client.jetstream.consuming.feed import Waiter
+from headrace.client.net.waiting import Waiter
 from headrace.groups.member.consumer import machine
 from headrace.groups.member.consumer.consuming import Consuming
 from headrace.groups.member.consumer.member_consumer import MemberConsumer

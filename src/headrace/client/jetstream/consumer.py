@@ -42,6 +42,7 @@ from .pull import (
     Pin,
     PriorityOptions,
     check_options,
+    encode_request,
 )
 from .push import PushSubscription
 
@@ -131,6 +132,7 @@ class Consumers:
 
 MAX_WAIT_DEFAULT_S = 5.0
 ACK_WAIT_DEFAULT_S = 30.0
+PLANS_KEPT_MAX: Final = 64
 HEARTBEAT_ABOVE_S = 30.0  # longer fetches ask for heartbeats unless told otherwise
 
 
@@ -154,6 +156,8 @@ class Consumer:
         self.name = name
         self.cached_info = info
         self.changes: Mapping[str, tuple[object, object]] = {}
+        self._plans: dict[object, FetchPlan] = {}
+        self._planned_for = info
         self._resumes = True  # whether a fetch pulls again when a lost link is back
         self._on_failed: Failed | None = None  # set by whoever sees to the end of its consumes
         self._pin = Pin(api.session.report)
@@ -198,9 +202,9 @@ class Consumer:
         """
         if not isinstance(max_messages, int) or max_messages < 1:
             raise ConfigurationError(f"max_messages is {max_messages!r}; accepted: 1 or more")
-        batch = self._at_once(max_messages) if eager and not no_wait else max_messages
-        request = self._request(batch, 0, max_wait, heartbeat, no_wait, eager, priority)
-        return await Fetch(self._session, self._plan(request, max_wait)).collect()
+        plan = self._plan(max_messages, 0, max_wait, heartbeat, no_wait, eager, priority)
+        fetch = Fetch(self._session, plan)
+        return Batch(self._session, await fetch, fetch.status, fetch.error)
 
     async def fetch_bytes(
         self,
@@ -218,10 +222,9 @@ class Consumer:
         """
         if not isinstance(max_bytes, int) or max_bytes < 1:
             raise ConfigurationError(f"max_bytes is {max_bytes!r}; accepted: 1 or more")
-        request = self._request(
-            BATCH_FOR_BYTES, max_bytes, max_wait, heartbeat, no_wait, eager, priority
-        )
-        return await Fetch(self._session, self._plan(request, max_wait)).collect()
+        plan = self._plan(BATCH_FOR_BYTES, max_bytes, max_wait, heartbeat, no_wait, eager, priority)
+        fetch = Fetch(self._session, plan)
+        return Batch(self._session, await fetch, fetch.status, fetch.error)
 
     async def next(
         self,
@@ -235,10 +238,11 @@ class Consumer:
         Raises:
             RequestTimeoutError: none came within ``max_wait`` seconds. And as ``fetch``.
         """
-        batch = await self.fetch(1, max_wait=max_wait, heartbeat=heartbeat, **priority)
-        if not batch:
+        plan = self._plan(1, 0, max_wait, heartbeat, False, True, priority)
+        frames = await Fetch(self._session, plan)
+        if not frames:
             raise RequestTimeoutError(f"no message from consumer {self._label} within {max_wait} s")
-        return batch[0]
+        return JetStreamMessage(self._session, frames[0])
 
     def consume(
         self,
@@ -517,10 +521,34 @@ class Consumer:
         config = (await self.info()).config
         return 0.0 if config.ack_policy == "none" else _ack_wait_of(config)
 
-    def _plan(self, request: PullRequest, max_wait: float) -> FetchPlan:
-        return FetchPlan(
+    def _plan(
+        self,
+        batch: int,
+        max_bytes: int,
+        max_wait: float,
+        heartbeat: float | None,
+        no_wait: bool,
+        eager: bool,
+        priority: PriorityOptions,
+    ) -> FetchPlan:
+        """What a fetch with these arguments pulls; the same few are asked for again and again."""
+        if self._planned_for is not self.cached_info or len(self._plans) >= PLANS_KEPT_MAX:
+            self._plans.clear()
+            self._planned_for = self.cached_info
+        key = (batch, max_bytes, max_wait, heartbeat, no_wait, eager, *priority.items())
+        try:
+            found = self._plans.get(key)
+        except TypeError:  # what is no number is refused below
+            found = None
+        if found is not None:
+            return found
+        if eager and not no_wait and not max_bytes:
+            batch = self._at_once(batch)
+        request = self._request(batch, max_bytes, max_wait, heartbeat, no_wait, eager, priority)
+        plan = self._plans[key] = FetchPlan(
             subject=self._next_subject,
             request=request,
+            body=encode_request(request),
             max_messages=request.batch,
             max_bytes=request.max_bytes,
             max_wait=max_wait,
@@ -528,6 +556,7 @@ class Consumer:
             pin=self._pin,
             resumes=self._resumes,
         )
+        return plan
 
     def _check_priority(self, priority: PriorityOptions) -> None:
         """Refuse now what the server would refuse with every pull, if we know the configuration."""

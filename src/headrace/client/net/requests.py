@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import (
     DisconnectedError,
@@ -18,6 +18,7 @@ from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import says_nobody
 from .outbox import WORDS_BYTES_MAX, check_line, check_loop, reply_bytes
+from .waiting import Outcome
 
 if TYPE_CHECKING:
     from .outbox import Slip
@@ -25,8 +26,55 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-_Asked: TypeAlias = "tuple[asyncio.Future[Frame], str, Slip | None]"
-"""A request that is waited for: its answer, its subject, and what withdraws it while that can be."""
+class Request(Outcome):
+    """A request that was sent: ``await`` it for its answer, a MSG frame.
+
+    What times out or is cancelled before it was sent is withdrawn.
+
+    Attributes:
+        token: what ends its reply subject.
+        subject: what it asks.
+        slip: what withdraws it, while that can be.
+        answer: what came.
+        until: where it is noted how long it is waited for.
+    """
+
+    slip: Slip | None = None
+    answer: Frame | None = None
+    until: dict[Outcome, float] | None = None
+
+    def __init__(self, requests: Requests, at_once: bool, token: bytes, subject: str) -> None:
+        self._loop = requests.loop
+        self._at_once = at_once
+        self._requests = requests
+        self.token = token
+        self.subject = subject
+
+    def __await__(self) -> Generator[Any, None, Frame]:
+        try:
+            if not self.is_over:
+                self._asyncio_future_blocking = True
+                yield self
+        finally:
+            self.close()
+        if self.error is not None:
+            raise self.error
+        frame = self.answer
+        assert frame is not None
+        if frame[4] and says_nobody(frame[4], frame[5]):
+            raise NoRespondersError(f"nobody listens on {self.subject!r}")
+        return frame
+
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        if self.until is not None:
+            self.until.pop(self, None)
+        if self.answer is None:
+            self._requests.forget(self)
+
+    def late(self, seconds: float) -> None:
+        """Its time is over."""
+        self._requests.expire(self, seconds)
 
 
 class Requests:
@@ -34,7 +82,8 @@ class Requests:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._waiting: dict[bytes, _Asked] = {}
+        self.loop = session.loop
+        self._waiting: dict[bytes, Request] = {}
         self._route: Route | None = None
         self._prefix = b""
         self._last = 0
@@ -49,12 +98,10 @@ class Requests:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Frame:
-        """Send a request and wait for one answer, a MSG frame.
+    def ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Request:
+        """Send a request; to be awaited at once.
 
-        What times out or is cancelled before it was sent is withdrawn.
-
-        Raises:
+        Raises, here or when it is awaited:
             LimitExceededError: the subject is too long for a line.
             NoRespondersError: nobody listens on the subject.
             TimeoutUnknownError: it was sent, and not answered within ``timeout`` seconds.
@@ -65,37 +112,29 @@ class Requests:
             WrongLoopError: this is another event loop than that of the connection.
         """
         session = self._session
-        check_loop(session.loop)
-        outbox = session.outbox
+        check_loop(self.loop)
         asks = subject.encode()
         if len(asks) > self._subject_bytes_max:
             check_line(asks, self._reply_bytes)
         if self._route is None:
             self._subscribe()
-        self._last += 1
-        token = b"%d" % self._last
-        future: asyncio.Future[Frame] = session.loop.create_future()
-        slip: Slip | None = None
-        timer = session.loop.call_later(timeout, self._expire, token, timeout)
-        self._waiting[token] = (future, subject, None)
+        self._last = number = self._last + 1
+        token = b"%d" % number
+        request = self._waiting[token] = Request(self, session.may_run_readers, token, subject)
+        command = pub(asks, self._prefix + token, headers, payload)
+        outbox = session.outbox
         try:
-            command = pub(asks, self._prefix + token, headers, payload)
+            request.until = session.limits.begin(request, timeout)
             if not outbox.is_flowing:
-                slip = session.send_once(command)
-                self._waiting[token] = (future, subject, slip)
+                request.slip = session.send_once(command)
             elif len(self._waiting) == 1:
                 outbox.put_now(command)  # alone it gains by that; many are better together
             else:
                 outbox.put_once(command)
-            frame = await future
-        finally:
-            timer.cancel()
-            self._waiting.pop(token, None)
-            if slip is not None:
-                outbox.withdraw(slip)
-        if frame[4] and says_nobody(frame[4], frame[5]):
-            raise NoRespondersError(f"nobody listens on {subject!r}")
-        return frame
+        except BaseException:
+            request.close()
+            raise
+        return request
 
     def _subscribe(self) -> None:
         prefix = self._session.new_inbox().encode() + b"."
@@ -103,50 +142,57 @@ class Requests:
         self._route = self._session.open_route(prefix + b"*", self._receive)
 
     def _receive(self, frames: list[Frame]) -> None:
-        start = len(self._prefix)
+        start, forget = len(self._prefix), self._waiting.pop
         for frame in frames:
-            waiting = self._waiting.pop(frame[1][start:], None)
-            if waiting is not None and not waiting[0].done():
-                waiting[0].set_result(frame)
+            request = forget(frame[1][start:], None)
+            if request is not None and not request.is_over:
+                request.answer, request.is_over = frame, True
+                request.wake_now()
 
-    def _expire(self, token: bytes, timeout: float) -> None:
+    def forget(self, request: Request) -> None:
+        """Nobody waits for it."""
+        self._waiting.pop(request.token, None)
+        self._session.outbox.withdraw(request.slip)
+
+    def expire(self, request: Request, seconds: float) -> None:
         """The time of a request is over."""
-        future, subject, slip = self._waiting.get(token, (None, "", None))
-        if future is None or future.done():
-            return
-        session = self._session
+        session, subject = self._session, request.subject
         error: RequestTimeoutError
-        if session.outbox.withdraw(slip):
+        if session.outbox.withdraw(request.slip):
             error = RequestTimeoutError(
-                f"no answer on {subject!r} within {timeout} s: it was not sent, and will not be; "
+                f"no answer on {subject!r} within {seconds} s: it was not sent, and will not be; "
                 f"{session.where}"
             )
         else:
             error = TimeoutUnknownError(
-                f"no answer on {subject!r} within {timeout} s: it was sent, and may have been "
+                f"no answer on {subject!r} within {seconds} s: it was sent, and may have been "
                 "acted on or not"
             )
             session.doubt.begin()
-        future.set_exception(error)
+        request.end(error)
 
     def lost(self) -> None:
         """The link is lost, and with it the answers to all that were sent."""
-        unsent = DisconnectedError("the connection was lost before this was sent; it will not be")
-        sent = DisconnectedUnknownError(
-            "the connection was lost before the answer came: it may have been acted on or not"
-        )
         waiting, self._waiting = self._waiting, {}
-        for future, _, slip in waiting.values():
-            if not future.done():
-                is_sent = slip is None or slip.is_written
-                future.set_exception(sent if is_sent else unsent)
+        for request in waiting.values():
+            if request.slip is None or request.slip.is_written:
+                request.end(
+                    DisconnectedUnknownError(
+                        "the connection was lost before the answer came: it may have been acted on or not"
+                    )
+                )
+            else:
+                request.end(
+                    DisconnectedError(
+                        "the connection was lost before this was sent; it will not be"
+                    )
+                )
 
     def fail(self, reason: Exception) -> None:
         """No answer will come to any of them."""
         waiting, self._waiting = self._waiting, {}
-        for future, _, _ in waiting.values():
-            if not future.done():
-                future.set_exception(reason)
+        for request in waiting.values():
+            request.end(reason)
 
     def refused(self, text: str) -> bool:
         """Handle an ``-ERR`` about permissions: fail the requests whose answer it prevents.
@@ -158,11 +204,10 @@ class Requests:
             return False
         what, subject = found.groups()
         if what == "Publish":
-            futures = [future for future, asked, _ in self._waiting.values() if asked == subject]
-            for future in futures:
-                if not future.done():
-                    future.set_exception(ServerError(text))
-            return bool(futures)
+            asked = [each for each in self._waiting.values() if each.subject == subject]
+            for request in asked:
+                request.end(ServerError(text))
+            return bool(asked)
         if self._route is None or subject.encode() != self._route.subject:
             return False
         self._session.routes.remove(self._route)

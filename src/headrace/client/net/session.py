@@ -49,6 +49,7 @@ from .reconnect import Dial, Outage, ReadyLink, first_connection, restore
 from .requests import Requests, explained
 from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
+from .waiting import TimeLimits
 
 if TYPE_CHECKING:
     from ..spans import Spans
@@ -364,6 +365,7 @@ class Session:
         self.inboxes = Inboxes(
             self.routes, self.new_inbox, self.refuse, self.close_route, self._has_link
         )
+        self.limits = TimeLimits(self.loop)
         self.requests = Requests(self)
         self.hub = EventHub(options.on_event)
         self.observers: dict[Observer, None] = {}
@@ -597,6 +599,7 @@ class Session:
         self.doubt.end()
         self.outbox.close(error)
         self.requests.fail(error)
+        self.limits.close()
         self._tell(lambda observer: observer.connection_closed(error))
         for subscription in list(self.subscriptions):
             subscription.end()
@@ -693,17 +696,18 @@ class Session:
     def _hand_out(self, frames: list[Frame]) -> None:
         """Hand neighbouring messages of one subscription over together."""
         routes = self.routes.by_sid
+        index, end = 0, len(frames)
         try:
-            sids = list(map(_SID, frames))
+            sid = frames[0][2]
+            is_for_one = end == 1 or list(map(_SID, frames)).count(sid) == end
         except IndexError:  # some are no messages
-            sids = []
-        if sids and sids.count(sids[0]) == len(sids):  # as usual
-            self.counts.in_messages += len(sids)
-            route = routes.get(sids[0])
+            is_for_one = False
+        if is_for_one:  # as usual
+            self.counts.in_messages += end
+            route = routes.get(sid)
             if route is not None:
                 route.receive(frames)
             return
-        index, end = 0, len(frames)
         while index < end and self._close_reason is None:  # a reader may go on here, and close it
             frame = frames[index]
             start = index

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -36,6 +37,9 @@ from ..net.session import Session
 from .headers import PublishOptions, with_options
 from .stream_of_subject import BEHIND_MAX, Who, nobody_has, who_has
 
+if TYPE_CHECKING:
+    from ..spans import Spans
+
 RETRIES: Final = 2
 
 _MSG_ID: Final = names.MSG_ID.encode()
@@ -43,26 +47,27 @@ _MSG_ID: Final = names.MSG_ID.encode()
 _decode_ack = msgspec.json.Decoder(PubAck).decode
 
 
-async def publish_awaited(
+def publish_awaited(
     api: Api,
     subject: str,
     payload: Payload,
     headers: HeadersLike,
     options: PublishOptions,
-    *,
     timeout: float | None = None,
     delivery_timeout: float | None = None,
     retries: int = RETRIES,
-) -> PubAck:
-    """``JetStream.publish``, where the arguments are described. Raises as it does."""
-    send = partial(
-        _publish, api, subject, payload, headers, options, timeout, delivery_timeout, retries
-    )
+) -> Coroutine[Any, Any, PubAck]:
+    """``JetStream.publish``, where the arguments are described. Raises as it does, when it is awaited."""
+    sent = _publish(api, subject, payload, headers, options, timeout, delivery_timeout, retries)
     spans = api.session.spans
-    if spans is None:
-        return await send()
-    with spans.publishing(subject, len(payload)) as stored:
-        ack = await send()
+    return sent if spans is None else _with_span(spans, subject, len(payload), sent)
+
+
+async def _with_span(
+    spans: Spans, subject: str, size: int, sent: Coroutine[Any, Any, PubAck]
+) -> PubAck:
+    with spans.publishing(subject, size) as stored:
+        ack = await sent
         stored(ack)
         return ack
 
@@ -86,9 +91,8 @@ async def _publish(
         block = trace(block)
     session.check_size(len(block) + len(payload))
     seconds = api.timeout if timeout is None else timeout
-    attempt = partial(ask_stream, session, subject, block, payload, seconds)
     try:
-        return await attempt()
+        return await ask_stream(session, subject, block, payload, seconds)
     except (NoRespondersError, JetStreamApiError, RequestTimeoutError, DisconnectedError) as error:
         failed: HeadraceError = error
     limit = delivery_seconds(session, delivery_timeout, api.delivery_timeout)
@@ -98,6 +102,7 @@ async def _publish(
     )
     deduplicated = bool(options.get("msg_id"))
     again = PublishAgain(api, subject, retries, deduplicated=deduplicated, expected=expected)
+    attempt = partial(ask_stream, session, subject, block, payload, seconds)
     return await patiently(session, limit, attempt, again.awaited, failed)
 
 

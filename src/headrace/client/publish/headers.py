@@ -37,20 +37,9 @@ class PublishOptions(TypedDict, total=False):
     """Seconds, at least 1, after which the message is removed, or "never"; the stream must allow it."""
 
 
-_NONE_ASKED: Final[PublishOptions] = {
-    "msg_id": "",
-    "expected_stream": "",
-    "expected_last_sequence": None,
-    "expected_last_subject_sequence": None,
-    "expected_last_subject_sequence_subject": "",
-    "expected_last_msg_id": "",
-    "ttl": 0,
-}
-
-
 def with_options(headers: HeadersLike, options: PublishOptions, *more: tuple[str, str]) -> bytes:
     """The raw header block: ``headers``, what ``options`` ask for, and ``more``."""
-    if not more and (not options or options == _NONE_ASKED):
+    if not more and not options:
         return header_block(headers) if headers else b""
     ttl = options.get("ttl", 0)
     asked = (

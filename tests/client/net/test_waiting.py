@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
+from typing import Any, cast
 
 import pytest
 
-from headrace.client.jetstream.consuming.feed import Waiter
+from headrace.client.net.waiting import Outcome, TimeLimits, Waiter
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 
@@ -155,3 +156,107 @@ async def test_a_task_cancelled_before_it_waits_does_not_wait() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(read())
+
+
+class Clock:
+    """An event loop's clock and timers."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[tuple[float, Callable[..., object], tuple[Any, ...]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Callable[..., object], *args: Any) -> Clock:
+        return self.call_at(self.now + seconds, call, *args)
+
+    def call_at(self, when: float, call: Callable[..., object], *args: Any) -> Clock:
+        self.timers.append((when, call, args))
+        return self
+
+    def cancel(self) -> None:
+        self.timers.clear()
+
+    def advance(self, seconds: float) -> None:
+        """Ring what is due, when it is."""
+        until = self.now + seconds
+        while due := [timer for timer in self.timers if timer[0] <= until]:
+            timer = min(due, key=lambda each: each[0])
+            self.timers.remove(timer)
+            self.now, call, args = timer
+            call(*args)
+        self.now = until
+
+
+class Limited:
+    """Outcomes under limits of time, and when they were late."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.late: list[tuple[str, float]] = []
+        self.limits = TimeLimits(cast(asyncio.AbstractEventLoop, self.clock))
+
+    def begin(self, name: str, seconds: float) -> Callable[[], object]:
+        """What ends it in time."""
+        outcome = Noted(self, name)
+        until = self.limits.begin(outcome, seconds)
+        return lambda: until.pop(outcome)
+
+
+class Noted(Outcome):
+    """Notes when its time was over."""
+
+    def __init__(self, limited: Limited, name: str) -> None:
+        super().__init__(cast(asyncio.AbstractEventLoop, limited.clock), at_once=True)
+        self._limited = limited
+        self._name = name
+
+    def late(self, seconds: float) -> None:
+        self._limited.late.append((self._name, self._limited.clock.now))
+
+
+def test_those_that_may_wait_equally_long_share_a_timer() -> None:
+    limited = Limited()
+    for number in range(100):
+        limited.begin(str(number), 60.0)()
+    limited.begin("longer", 61.0)
+    assert len(limited.clock.timers) == 2
+
+
+def test_each_is_late_after_its_own_time_and_not_if_it_came() -> None:
+    limited = Limited()
+    limited.begin("slow", 5.0)
+    limited.begin("came", 2.0)()
+    limited.begin("first", 2.0)
+    limited.clock.advance(1.0)
+    limited.begin("second", 2.0)
+    limited.clock.advance(9.0)
+    limited.begin("anew", 2.0)
+    limited.clock.advance(9.0)
+    assert limited.late == [("first", 2.0), ("second", 3.0), ("slow", 5.0), ("anew", 12.0)]
+    assert limited.clock.timers == []
+
+
+def test_nobody_is_late_once_the_limits_are_closed() -> None:
+    limited = Limited()
+    limited.begin("never", 1.0)
+    limited.limits.close()
+    limited.clock.advance(2.0)
+    assert limited.late == []
+
+
+def test_a_length_that_is_none_leaves_nothing_behind() -> None:
+    limited = Limited()
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            limited.begin("never", cast(float, "5"))
+    assert limited.clock.timers == []
+
+
+async def test_an_outcome_has_the_first_error_it_was_given() -> None:
+    outcome = Outcome(asyncio.get_running_loop(), at_once=True)
+    outcome.end(ValueError("the first"))
+    outcome.end(ValueError("the second"))
+    assert outcome.is_over
+    assert str(outcome.error) == "the first"

@@ -1,0 +1,97 @@
+"""Whoever has asked goes on where the answer is received, and may do anything there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace import Broker, connect
+from headrace.client import Connection, JetStream
+from headrace.errors import ConnectionClosedError, NoRespondersError
+from headrace.wire.frames import Frame
+
+
+class Receiving:
+    """Whether frames of a connection are being handed out."""
+
+    def __init__(self, connection: Connection) -> None:
+        link = connection._session.link
+        assert link is not None
+        self.now = False
+        self._hand_out = link.on_frames
+        link.on_frames = self._noted
+
+    def _noted(self, frames: list[Frame]) -> None:
+        self.now = True
+        try:
+            self._hand_out(frames)
+        finally:
+            self.now = False
+
+
+@pytest.fixture
+async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
+    async with Broker(store_dir=tmp_path) as broker, connect(broker.client_url) as made:
+        await made.subscribe("echo", callback=lambda message: message.respond(message.payload))
+        yield made
+
+
+@pytest.fixture
+async def js(connection: Connection) -> JetStream:
+    js = connection.jetstream()
+    await js.create_stream(name="S", subjects=["s.*"], storage="memory")
+    return js
+
+
+async def test_it_goes_on_within_the_turn_that_received_the_answer(
+    connection: Connection, js: JetStream
+) -> None:
+    consumer = await js.create_consumer("S", durable_name="c", ack_policy="explicit")
+    receiving = Receiving(connection)
+    assert (await connection.request("echo", b"1")).payload == b"1"
+    assert receiving.now
+    assert (await js.publish("s.1", b"2")).seq == 1
+    assert receiving.now
+    await js.publish("s.1", b"3")
+    message = await consumer.next()
+    assert (receiving.now, message.payload) == (True, b"2")
+    (message,) = await consumer.fetch(1)
+    assert (receiving.now, message.payload) == (True, b"3")
+    with pytest.raises(NoRespondersError):
+        await connection.request("nobody")
+
+
+async def test_who_closes_the_connection_there_takes_the_others_answers_with_it(
+    connection: Connection,
+) -> None:
+    receiving = Receiving(connection)
+    closed: list[bool] = []
+
+    async def close() -> None:
+        await connection.request("echo")
+        closed.append(receiving.now)
+        await connection.close()
+
+    async def ask() -> None:
+        await connection.request("nobody.knows", timeout=60.0)
+
+    await connection.subscribe("nobody.*")
+    ended = await asyncio.gather(close(), ask(), ask(), return_exceptions=True)
+    assert closed == [True]
+    assert ended[0] is None
+    assert [type(each) for each in ended[1:]] == 2 * [ConnectionClosedError]
+    assert connection.stats().requests_in_flight == 0
+
+
+async def test_a_request_that_is_cancelled_is_forgotten(connection: Connection) -> None:
+    await connection.subscribe("nobody.*")
+    asking = asyncio.create_task(connection.request("nobody.knows", timeout=60.0))
+    await asyncio.sleep(0)
+    assert connection.stats().requests_in_flight == 1
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert connection.stats().requests_in_flight == 0
