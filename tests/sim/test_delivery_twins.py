@@ -38,17 +38,19 @@ FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
 def _as_stored(args: tuple[Any, ...], result: Any) -> bool:
     """Of these rows frames are made by one template."""
-    return len(args[1]) > 1 and not any(row[2] for row in args[1]) and args[0].messages_max < 0
+    rows = args[1].rows
+    return len(rows) > 1 and not any(row[2] for row in rows) and args[0].messages_max < 0
 
 
 def _as_stored_with_headers(args: tuple[Any, ...], result: Any) -> bool:
     """Of these rows frames are made by a template, and of those that have headers by another."""
-    return len(args[1]) > 1 and any(row[2] for row in args[1]) and args[0].messages_max < 0
+    rows = args[1].rows
+    return len(rows) > 1 and any(row[2] for row in rows) and args[0].messages_max < 0
 
 
 def _as_listed(args: tuple[Any, ...], result: Any) -> bool:
     """Of these rows only the subjects and numbers differ, as of the keys of a bucket."""
-    rows = args[1]
+    rows = args[1].rows
     alike = len(rows) > 1 and len({row[2] for row in rows}) == 1 and bool(rows[0][2])
     return alike and not any(row[3] for row in rows) and args[0].messages_max < 0
 

@@ -97,7 +97,9 @@ def _send_one_by_one(consumer: Consumer) -> None:
     consumer.policy.steady = False
     delivery._sender.__class__ = PlainSender
     consumer.backlog.last_per_subject.__class__ = PlainLasts
-    consumer.backlog._reads = ReadTogether()  # never begun: each reads for itself
+    reads = ReadTogether()  # never begun: each reads, counts and writes for itself
+    consumer.backlog._reads = consumer.backlog._pending._reads = reads
+    consumer.backlog.deliveries = reads.deliveries
     if isinstance(delivery._recipients, PushRecipients):
         delivery._recipients.__class__ = PlainPushRecipients
     else:

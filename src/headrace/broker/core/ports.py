@@ -13,6 +13,7 @@ from ...message import StoredMessage, StoredRow, StreamState, SubjectState
 from ...subjects import SubjectFilter
 from ...wire.frames import Frame
 from ...wire.inprocess import PublishRun
+from .deliveries import Deliveries
 
 
 class Origin(Protocol):
@@ -78,14 +79,8 @@ class Target(Protocol):
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Put one frame into the output of each receiver; ``subject`` is what the frame shows."""
 
-    def send_stored(
-        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-    ) -> None:
-        """``send`` for stored messages as they are, in one go.
-
-        The reply subject of each is ``reply % (sequence, its consumer sequence, timestamp_ns, how many
-        are pending after it)``; ``consumer_seq`` and ``pending`` are those of the first.
-        """
+    def send_stored(self, deliveries: Deliveries, prefix: bytes) -> None:
+        """``send`` for stored messages as they are, in one go; their reply subjects begin with ``prefix``."""
 
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
         """``send`` for several messages: subject, reply, headers and payload of each.

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.broker.core.deliveries import Deliveries
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.output import COPY_BYTES_MAX, Output
 from headrace.broker.core.net.session import Session
-from headrace.broker.core.net.subscription import answered
 from headrace.broker.core.peer import Peer
 from headrace.broker.core.ports import Target
 from headrace.clock import ManualClock
 from headrace.message import StoredRow
 
-REPLY = b"$JS.ACK.100%%.c.1.%d.%d.%d.%d"  # a stream named 100%, in the template as it has to be
+PREFIX = b"$JS.ACK.100%.c.1."  # of a stream named 100%
 
 payloads = st.one_of(st.binary(max_size=20), st.just(b"x" * (COPY_BYTES_MAX + 1)))
 stored = st.lists(
@@ -70,12 +70,14 @@ def heard(
     return parts, session.out_messages, session.output.payload_bytes
 
 
-def at_once(rows: list[StoredRow], target: Target) -> None:
-    target.send_stored(rows, REPLY, 7, 100)
+def _send_stored(deliveries: Deliveries, target: Target) -> None:
+    target.send_stored(deliveries, PREFIX)
 
 
 def one_by_one(rows: list[StoredRow], target: Target) -> None:
-    target.send_many(answered(rows, REPLY, 7, 100))
+    for at, (seq, subject, headers, payload, time_ns) in enumerate(rows):
+        reply = PREFIX + b"%d.%d.%d.%d" % (seq, 7 + at, time_ns, 100 - at)
+        target.send(subject, reply, headers, payload)
 
 
 LINES = st.sampled_from(
@@ -94,8 +96,13 @@ WANTS = st.sampled_from([b"true", b"true", b"false"])
 def test_at_once_as_one_by_one(
     kind: type[Session], rows: list[StoredRow], line: bytes, wants: bytes
 ) -> None:
-    together = heard(kind, line, wants, partial(at_once, rows))
-    assert together == heard(kind, line, wants, partial(one_by_one, rows))
+    """What is made for one receiver is right for all others, whatever they understand."""
+    deliveries = Deliveries(rows, 7, 100)
+    alone = heard(kind, line, wants, partial(one_by_one, rows))
+    for other in (wants, b"true", b"false", wants):
+        together = heard(kind, line, other, partial(_send_stored, deliveries))
+        if other == wants:
+            assert together == alone
 
 
 BLOCK = b"NATS/1.0\r\nA: 1\r\n\r\n"
@@ -127,7 +134,9 @@ def test_answers_to_one_client_are_written_in_one_go(monkeypatch: pytest.MonkeyP
 
 def test_the_reply_subject_counts_up_and_what_is_pending_down() -> None:
     rows: list[StoredRow] = [(3, b"a", b"", b"x", 9), (5, b"b", b"", b"", 10)]
-    (data,), _, _ = heard(Session, b"SUB inbox 1\r\n", b"true", partial(at_once, rows))
+    (data,), _, _ = heard(
+        Session, b"SUB inbox 1\r\n", b"true", partial(_send_stored, Deliveries(rows, 7, 100))
+    )
     assert data == (
         b"MSG a 1 $JS.ACK.100%.c.1.3.7.9.100 1\r\nx\r\nMSG b 1 $JS.ACK.100%.c.1.5.8.10.99 0\r\n\r\n"
     )

@@ -7,12 +7,11 @@ Control lines are still bytes, read by the same parser.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ....message import StoredRow
 from ....wire.frames import MSG, Frame
 from ....wire.inprocess import FRAME_BYTES, Chunk, FrameBatch, PublishRun
+from ..deliveries import NUMBERS, Deliveries
 from .publishing import ANOTHERS_REPLY
 from .session import Session
 from .subscription import GuardedSubscription
@@ -57,18 +56,14 @@ class _FrameSubscription(GuardedSubscription):
         sid = self.name
         self._put([(MSG, s, sid, r, h, p) for s, r, h, p in messages])
 
-    def send_stored(
-        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-    ) -> None:
+    def send_stored(self, deliveries: Deliveries, prefix: bytes) -> None:
         if self.closed or self._checked or self.messages_max >= 0 or not self.output.has_headers:
-            super().send_stored(rows, reply, consumer_seq, pending)
+            super().send_stored(deliveries, prefix)
             return
         sid = self.name
         frames: list[Frame] = [
-            (MSG, subject, sid, reply % (seq, at, time_ns, left), headers, payload)
-            for (seq, subject, headers, payload, time_ns), at, left in zip(
-                rows, count(consumer_seq), count(pending, -1)
-            )
+            (MSG, subject, sid, prefix + NUMBERS % (seq, at, time_ns, left), headers, payload)
+            for (seq, subject, headers, payload, time_ns), at, left in deliveries.numbered()
         ]
         self._put(frames)
 

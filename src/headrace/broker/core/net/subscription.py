@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
-from typing import Self, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Self
 
 from ....limits import OUTBOUND_BYTES_MAX
 from ....message import StoredRow
 from ....subjects import SubjectFilter
 from ..auth.permissions import ExpectedAnswers
+from ..deliveries import Deliveries
 from ..ports import Sink, Target
 from .output import COPY_BYTES_MAX, Output, Reader, head_of, tail_of
 
@@ -24,10 +24,8 @@ class _OneByOne(ABC):
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """See ``Target.send``."""
 
-    def send_stored(
-        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-    ) -> None:
-        self.send_many(answered(rows, reply, consumer_seq, pending))
+    def send_stored(self, deliveries: Deliveries, prefix: bytes) -> None:
+        self.send_many(deliveries.outgoing(prefix))
 
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
         for message in messages:
@@ -74,18 +72,6 @@ class FanOut(_OneByOne):
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         for receiver in self._receivers:
             receiver.send(subject, reply, headers, payload)
-
-
-Outgoing: TypeAlias = tuple[bytes, bytes, bytes, bytes]
-"""Subject, reply, headers and payload, as ``Target.send`` takes them."""
-
-
-def answered(
-    rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-) -> Iterator[Outgoing]:
-    """Stored messages with their reply subjects, for ``send``; see ``Target.send_stored``."""
-    for at, (seq, subject, headers, payload, time_ns) in enumerate(rows):
-        yield subject, reply % (seq, consumer_seq + at, time_ns, pending - at), headers, payload
 
 
 class Subscription:
@@ -182,51 +168,15 @@ class Subscription:
         self.send(subject, b"", status, b"")
         self.delivered, self.messages_max, self.output.payload_bytes = counted
 
-    def send_stored(
-        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-    ) -> None:
+    def send_stored(self, deliveries: Deliveries, prefix: bytes) -> None:
         """``send`` for stored messages as they are; see ``Target.send_stored``."""
-        if len(rows) == 1:  # as where each message waits for the ack of the one before
-            seq, subject, headers, payload, time_ns = rows[0]
-            self.send(subject, reply % (seq, consumer_seq, time_ns, pending), headers, payload)
+        output = self.output
+        if self.messages_max >= 0 or self.closed or deliveries.largest_bytes > COPY_BYTES_MAX:
+            self.send_many(deliveries.outgoing(prefix))
             return
-        if self.closed or self.messages_max >= 0 or not _are_small(rows):
-            self.send_many(answered(rows, reply, consumer_seq, pending))
-            return
-        output, blocks = self.output, [row[2] for row in rows]
-        sid = self.sid.replace(b"%", b"%%")
-        bare = b"MSG %%b%b%b %%d\r\n%%b\r\n" % (sid, reply)
-        numbered = zip(rows, count(consumer_seq), count(pending, -1))
-        if not output.has_headers or not any(blocks):
-            frames = [
-                bare % (subject, seq, at, time_ns, left, len(payload), payload)
-                for (seq, subject, _, payload, time_ns), at, left in numbered
-            ]
-        elif blocks.count(blocks[0]) == len(rows) and not any([row[3] for row in rows]):  # noqa: C419
-            # As of a listing of keys: all but the numbers is written once.
-            block, size = blocks[0].replace(b"%", b"%%"), len(blocks[0])
-            output.payload_bytes += size * len(rows)
-            same = b"HMSG %%b%b%b %d %d\r\n%b\r\n" % (sid, reply, size, size, block)
-            frames = [
-                same % (subject, seq, at, time_ns, left)
-                for (seq, subject, _, _, time_ns), at, left in numbered
-            ]
-        else:
-            output.payload_bytes += sum(map(len, blocks))
-            headed = b"HMSG %%b%b%b %%d %%d\r\n%%b%%b\r\n" % (sid, reply)
-            frames = [
-                headed
-                % (
-                    subject, seq, at, time_ns, left,
-                    len(block), len(block) + len(payload), block, payload,
-                )
-                if block
-                else bare % (subject, seq, at, time_ns, left, len(payload), payload)
-                for (seq, subject, block, payload, time_ns), at, left in numbered
-            ]  # fmt: skip
-        self.delivered += len(frames)
-        output.payload_bytes += sum([len(row[3]) for row in rows])
-        output.write_frames(frames)
+        output.write_frames(deliveries.frames(self.sid, prefix, output.has_headers))
+        output.payload_bytes += deliveries.content_bytes
+        self.delivered += len(deliveries.rows)
 
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
         """``send`` for several messages: subject, reply, headers and payload of each."""
@@ -293,10 +243,8 @@ class GuardedSubscription(Subscription):
             self._answers.expect(reply)
         super().send(subject, reply, headers, payload)
 
-    def send_stored(
-        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-    ) -> None:
-        self.send_many(answered(rows, reply, consumer_seq, pending))
+    def send_stored(self, deliveries: Deliveries, prefix: bytes) -> None:
+        self.send_many(deliveries.outgoing(prefix))
 
 
 def send_each(
@@ -334,8 +282,3 @@ def send_each(
         output.size = waiting = output.size + len(frame)
         if waiting > output.room:
             output.session.overflow()
-
-
-def _are_small(rows: Sequence[StoredRow]) -> bool:
-    """Whether none has a payload that is better not copied."""
-    return max([len(row[3]) for row in rows]) <= COPY_BYTES_MAX

@@ -15,6 +15,7 @@ from .....clock import Clock
 from .....errors import StoreReadError
 from .....message import StoredRow
 from .....subjects import SubjectFilter
+from ...deliveries import Deliveries
 from ...ports import StreamStore
 from ..config.consumer import filter_of
 from .delivery_state import DeliveryState
@@ -160,11 +161,12 @@ class PendingCount:
     have hit counted messages makes it count anew.
     """
 
-    __slots__ = ("_counted_to", "_filter", "_next_seq", "_removals", "_stream", "_value")
+    __slots__ = ("_counted_to", "_filter", "_next_seq", "_reads", "_removals", "_stream", "_value")
 
-    def __init__(self, stream: Stream, filter: SubjectFilter | None) -> None:
+    def __init__(self, stream: Stream, filter: SubjectFilter | None, reads: ReadTogether) -> None:
         self._stream = stream
         self._filter = filter
+        self._reads = reads
         self._value = 0
         self._next_seq = -1
         self._counted_to = 0
@@ -181,9 +183,10 @@ class PendingCount:
             and store.first_seq <= next_seq
         ):
             if last_seq != self._counted_to:
-                self._value += store.count(self._filter, max(self._counted_to + 1, next_seq))
+                first_new = max(self._counted_to + 1, next_seq)
+                self._value += self._reads.count(stream, first_new, self._filter)
         else:
-            self._value = store.count(self._filter, next_seq)
+            self._value = self._reads.count(stream, next_seq, self._filter)
             self._next_seq = next_seq
             self._removals = stream.removals
         self._counted_to = last_seq
@@ -203,13 +206,15 @@ class PendingCount:
 class ReadTogether:
     """What consumers read while they are served one after the other, ``with`` it.
 
-    Of those that have come as far in a stream, and want the same of it, the first one reads for all. Nothing
-    is kept until the next time.
+    Of those that have come as far in a stream, and want the same of it, the first one reads and counts for
+    all, and what is sent of it is made once. Nothing is kept until the next time.
     """
 
     def __init__(self) -> None:
         self._is_open = False
         self._last: dict[StreamStore, tuple[tuple[Any, ...], list[StoredRow]]] = {}
+        self._counted: dict[StreamStore, tuple[tuple[Any, ...], int]] = {}
+        self._sent: Deliveries | None = None
 
     def __enter__(self) -> None:
         self._is_open = True
@@ -217,6 +222,8 @@ class ReadTogether:
     def __exit__(self, *exc: object) -> None:
         self._is_open = False
         self._last.clear()
+        self._counted.clear()
+        self._sent = None
 
     def rows(
         self,
@@ -241,6 +248,31 @@ class ReadTogether:
         self._last[store] = key, found
         return found
 
+    def count(self, stream: Stream, start_seq: int, filter: SubjectFilter | None) -> int:
+        """How many messages from ``start_seq`` on match, durable or not."""
+        store = stream.store
+        if not self._is_open:
+            return store.count(filter, start_seq)
+        key = start_seq, filter, store.last_seq, store.messages, stream.removals
+        known = self._counted.get(store)
+        if known is None or known[0] != key:
+            known = self._counted[store] = key, store.count(filter, start_seq)
+        return known[1]
+
+    def deliveries(self, rows: list[StoredRow], consumer_seq: int, pending: int) -> Deliveries:
+        """What is sent of these: the same for all consumers that are as far in every respect."""
+        sent = self._sent
+        if (
+            sent is None
+            or sent.rows is not rows
+            or sent.consumer_seq != consumer_seq
+            or sent.pending != pending
+        ):
+            sent = Deliveries(rows, consumer_seq, pending)
+            if self._is_open:
+                self._sent = sent
+        return sent
+
 
 class Backlog:
     """The messages of a stream that one consumer has not been given yet."""
@@ -256,6 +288,8 @@ class Backlog:
         """``wake`` is called when a message that was held back may go."""
         self._stream = stream
         self._reads = reads
+        self.deliveries = reads.deliveries
+        """What is sent of messages that were read."""
         self._state = state
         self._clock = clock
         self._wake = wake
@@ -265,7 +299,7 @@ class Backlog:
 
     def configure(self, config: ConsumerConfig) -> None:
         self.filter = filter_of(config)
-        self._pending = PendingCount(self._stream, self.filter)
+        self._pending = PendingCount(self._stream, self.filter, self._reads)
         self._max_ack_pending = config.max_ack_pending if self._state.tracks else -1
         self._replays = config.replay_policy == "original"
 

@@ -348,7 +348,7 @@ class Consumer:
     def _deliver(self) -> None:
         """What the store cannot read now is not passed over: the consumer stays where it is."""
         clock = self.context.clock
-        if self.is_paused(clock.now_ns()):
+        if self.pause.until_ns and self.is_paused(clock.now_ns()):
             self.pulls.end_one_shots()
             return
         now_ns = clock.monotonic_ns()

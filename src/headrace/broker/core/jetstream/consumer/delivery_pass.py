@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from .....api.acks import ack_prefix
 from .....message import StoredRow
-from ...net.subscription import Outgoing, answered, send_each
+from ...deliveries import Deliveries, Outgoing
+from ...net.subscription import send_each
 from ...ports import Target
 from ...server_headers import with_place
 from .delivery_state import DeliveryBatch
@@ -34,7 +35,9 @@ class Sender:
     def __init__(self, consumer: ConsumerView) -> None:
         self._consumer = consumer
         self._state = consumer.state
-        prefix = ack_prefix(consumer.stream.name, consumer.name).replace(b"%", b"%%")
+        prefix = ack_prefix(consumer.stream.name, consumer.name)
+        self._first_prefix = prefix + b"1."
+        prefix = prefix.replace(b"%", b"%%")
         self._first_reply = prefix + b"1.%d.%d.%d.%d"
         self._reply = prefix + b"%d.%d.%d.%d.%d"
         self._batch: DeliveryBatch | None = None
@@ -117,8 +120,12 @@ class Sender:
 
     def send_stored(self, target: Target, rows: list[StoredRow]) -> None:
         """Send messages as they are, in one go."""
-        first = self._state.delivered_consumer + 1
-        target.send_stored(rows, self._first_reply, first, self.pending - 1)
+        if len(rows) == 1:  # as where each message waits for the ack of the one before
+            [row] = rows
+            target.send(row[1], self.reply_of(row), row[2], row[3])
+            self.record_one(row)
+            return
+        target.send_stored(self._deliveries(rows), self._first_prefix)
         self.record(rows)
 
     def send_each(self, targets: Sequence[Target], rows: list[StoredRow]) -> None:
@@ -132,8 +139,11 @@ class Sender:
         if len(rows) == 1:  # as where each message looks for its own receiver
             [row] = rows
             return [(row[1], self.reply_of(row), row[2], row[3])]
+        return self._deliveries(rows).outgoing(self._first_prefix)
+
+    def _deliveries(self, rows: list[StoredRow]) -> Deliveries:
         first = self._state.delivered_consumer + 1
-        return answered(rows, self._first_reply, first, self.pending - 1)
+        return self._consumer.backlog.deliveries(rows, first, self.pending - 1)
 
     def reply_of(self, row: StoredRow, ahead: int = 0) -> bytes:
         """The reply subject of a message that goes out after ``ahead`` others."""

@@ -22,7 +22,7 @@ from .....limits import (
     PAYLOAD_BYTES_MAX,
 )
 from .....message import StoredRow
-from ...net.subscription import Outgoing
+from ...deliveries import Outgoing
 from ...ports import Origin, Target, Watch
 from ..headers import reached, with_headers
 from ..statuses import heartbeat, status

@@ -230,6 +230,8 @@ class Expiry:
         """
         if self._is_removing or not self._complete:
             return True
+        if not self._age_ns and not self._due and not self._due_ahead:
+            return True
         self._is_removing = True
         now_ns = self._clock.now_ns()
         most = _MARKED_MAX if self._marker_ns else _SINGLE_MAX
