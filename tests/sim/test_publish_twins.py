@@ -30,6 +30,11 @@ def of_one_subject(args: tuple[Any, ...], staged: Any) -> bool:
     return len(set(args[1])) == 1
 
 
+def of_many_subjects(args: tuple[Any, ...], staged: Any) -> bool:
+    """Whether it found several."""
+    return len(set(args[1])) > 1
+
+
 def right_by(name: bytes, *, alone: bool = False) -> Callable[[tuple[Any, ...], Any], bool]:
     """Whether ``_right`` found this header right at a glance, in a message of its own or with others."""
 
@@ -45,7 +50,7 @@ PATHS = {
     "checked": Path(Session, "_publish_checked"),
     "together": Path(Publishes, "ingest_many", took_some),
     "of one subject": Path(Staging, "stage_many", of_one_subject),
-    "of many subjects": Path(Staging, "_append_each", entered),
+    "of many subjects": Path(Staging, "stage_many", of_many_subjects),
     "named": Path(Publishes, "_right", right_by(b"Nats-Msg-Id: ", alone=True)),
     "admitted": Path(Publishes, "publish", entered),
     "expecting": Path(Publishes, "_right", right_by(b"Nats-Expected-Last-Subject-Sequence: ")),

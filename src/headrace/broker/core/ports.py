@@ -247,14 +247,14 @@ class StreamStore(Protocol):
 
     def append_many(
         self,
-        subject: _Bytes,
+        subjects: Sequence[_Bytes],
         payloads: Sequence[_Bytes],
         timestamp_ns: int,
         blocks: Sequence[_Bytes] = (),
     ) -> None:
-        """``append`` for messages of one subject; when it raises, the first are staged.
+        """``append`` for several messages; when it raises, the first are staged.
 
-        ``blocks`` are their headers, nothing when none has any.
+        One subject alone stands for all. ``blocks`` are their headers, nothing when none has any.
         """
 
     def append_expiring(

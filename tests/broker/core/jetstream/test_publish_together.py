@@ -209,8 +209,10 @@ def test_ids_of_what_a_full_store_leaves_are_not_remembered(
     twin = Twin()
     stream, append_many = twin.stream, twin.stream.store.append_many
 
-    def fill(subject: bytes, payloads: list[bytes], timestamp_ns: int, blocks: list[bytes]) -> None:
-        append_many(subject, payloads[:2], timestamp_ns, blocks[:2])
+    def fill(
+        subjects: list[bytes], payloads: list[bytes], timestamp_ns: int, blocks: list[bytes]
+    ) -> None:
+        append_many(subjects, payloads[:2], timestamp_ns, blocks[:2])
         raise StoreFullError("the disk is full")
 
     monkeypatch.setattr(stream.store, "append_many", fill)

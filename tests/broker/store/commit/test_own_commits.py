@@ -132,6 +132,12 @@ def test_a_small_batch_is_committed_by_the_owner_who_needs_no_notice(bench: Benc
     assert bench.made.durations.describe()["count"] == IN_A_ROW + 3
 
 
+def test_a_few_removals_and_what_is_said_of_them_beside_the_file_are_the_owners(
+    bench: Bench,
+) -> None:
+    bench.by_the_owner(batch(copies=[CopyWrite("a", 0, bytes(60))]))
+
+
 @pytest.mark.parametrize(
     "item",
     [
@@ -141,7 +147,10 @@ def test_a_small_batch_is_committed_by_the_owner_who_needs_no_notice(bench: Benc
         pytest.param(batch(writes=[write("a", truncate=True)]), id="a file that is cut"),
         pytest.param(batch(directories=["a"]), id="a new directory"),
         pytest.param(batch(retired=[("a", "b")]), id="a directory that goes"),
-        pytest.param(batch(copies=[CopyWrite("a", 0, b"")]), id="copies of removals"),
+        pytest.param(
+            batch(copies=[CopyWrite("a", 0, bytes(commit.OWN_BYTES_MAX))]),
+            id="copies of many removals",
+        ),
         pytest.param(batch(meta=MetaChange([], [])), id="a journal written anew"),
         pytest.param(
             batch(meta=MetaChange([], None, [SpareWrite("a", 0, [], 0, True, False)])),

@@ -158,8 +158,8 @@ def test_the_store_writes_these_records_and_no_others() -> None:
     headers = b"NATS/1.0\r\nK: v\r\n\r\n"
     log.append(b"a", b"", b"one", 1)
     log.append(b"a", headers, b"two", 2)
-    log.append_many(b"b", [b"three", b"four"], 3)
-    log.append_many(b"b", [b"five"], 4, [headers])
+    log.append_many([b"b"], [b"three", b"four"], 3)
+    log.append_many([b"b"], [b"five"], 4, [headers])
     log.append_expiring(b"c", headers, b"six", 5, 6)
     log.append_together([(b"d", b"", b"seven", 7, 0), (b"d", headers, b"eight", 8, 9)])
     storage.flush(lambda error: None)

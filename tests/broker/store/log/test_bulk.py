@@ -19,6 +19,7 @@ from headrace.broker.store.format.record import OVERHEAD
 from headrace.broker.store.index.index import Segment
 from headrace.broker.store.index.views import All, Matching, Selection, Sole
 from headrace.broker.store.log import bulk, memory_log, removals
+from headrace.broker.store.log.bulk import SubjectLimits
 from headrace.broker.store.log.file_log import FileLog
 from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.errors import StoreError
@@ -279,6 +280,46 @@ def test_slices_that_do_not_become_durable_are_taken_back(
     assert life.store.purge(scope) == len(chosen)
     life.lose(chosen)
     life.check()
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+@given(st.lists(st.tuples(fills, st.lists(st.integers(1, 200), max_size=8)), max_size=6))
+@settings(deadline=None)
+def test_what_was_superseded_goes_at_once_as_it_would_one_by_one(kind: str, work: Any) -> None:
+    found = []
+    for at_once in (True, False):
+        life = Life(kind)
+        life.store.superseded = []
+        with pytest.MonkeyPatch.context() as patch:
+            if not at_once:
+                patch.setattr(SubjectLimits, "_removed_together", lambda *_: False)
+            removed = []
+            for messages, sequences in work:
+                for subject, size in messages:
+                    life.store.append(subject, b"", b"x" * size, 1)
+                life.store.remove(sequences)  # of which some are superseded, or the newest
+                removed.append(sorted(life.store.thin_superseded()))
+                life.flush()
+        store, table = life.store, life.store.table
+        states = [store.subject(subject) for subject in SUBJECTS]
+        tail = store.segments[-1]
+        counted = [dict(segment.live_counts()) for segment in store.segments]
+        files = [(path, len(life.fs.content(path))) for path in sorted(life.fs.files())]
+        found.append(
+            (removed, states, [*table.counts], table.empty, store.state, counted, tail.dead, files)
+        )
+        assert all(state is None or state.count == 1 for state in states)
+    assert found[0] == found[1]
+
+
+def test_what_was_superseded_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SubjectLimits, "_enforce_one", None)  # a single one would need it
+    monkeypatch.setattr(FileLog, "locate", None)
+    store = Life("file").store
+    store.superseded = []
+    for number in range(40):
+        store.append(b"a.%d" % (number % 20), b"", b"x", 1)
+    assert store.thin_superseded() == [*range(1, 21)]
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])

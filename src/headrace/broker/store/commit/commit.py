@@ -307,9 +307,10 @@ class Committer:
 def is_small(batch: Batch) -> bool:
     """Whether a batch only appends a little to a few files that are there, and to the journal."""
     work = batch.work
-    if batch.nbytes > OWN_BYTES_MAX or len(work.writes) > OWN_FILES_MAX:
+    nbytes = batch.nbytes + sum([len(copy.data) for copy in work.copies])
+    if nbytes > OWN_BYTES_MAX or len(work.writes) > OWN_FILES_MAX:
         return False
-    if work.directories or work.retired or work.copies:
+    if work.directories or work.retired:
         return False
     if any(write.header is not None or write.truncate for write in work.writes):
         return False

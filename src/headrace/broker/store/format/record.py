@@ -119,14 +119,16 @@ def _copied_once(start: bytes, payload: bytes, salt: int) -> bytes:
 
 def encode_run(
     first: int,
-    subject: bytes,
+    subjects: Sequence[bytes],
     blocks: Sequence[bytes],
     payloads: Sequence[bytes],
     timestamp_ns: int,
     salt: int,
 ) -> list[bytes]:
-    """The records of messages of one subject from a sequence on; without ``blocks`` none has headers."""
-    same = repeat(subject), blocks or repeat(b""), payloads, repeat(timestamp_ns), repeat(salt)
+    """The records of messages from a sequence on; one subject alone stands for all, and without ``blocks``
+    none has headers."""
+    each = repeat(subjects[0]) if len(subjects) == 1 else subjects
+    same = each, blocks or repeat(b""), payloads, repeat(timestamp_ns), repeat(salt)
     return list(map(encode_message, count(first), *same))
 
 
@@ -147,10 +149,14 @@ def _seal(body: bytes, salt: int) -> bytes:
     return body + _pack_u32(crc32(body, salt))
 
 
-def records_bytes(subject: bytes, payloads: Sequence[bytes], blocks: Sequence[bytes]) -> int:
-    """How long these records are together."""
-    overhead = OVERHEAD + len(subject) + (4 if blocks else 0)
-    return overhead * len(payloads) + sum(map(len, payloads)) + sum(map(len, blocks))
+def records_bytes(
+    subjects: Sequence[bytes], payloads: Sequence[bytes], blocks: Sequence[bytes]
+) -> int:
+    """At most how long these records are together; one subject alone stands for all."""
+    total = len(payloads)
+    names = len(subjects[0]) * total if len(subjects) == 1 else sum(map(len, subjects))
+    overhead = OVERHEAD + (4 if blocks else 0)
+    return overhead * total + names + sum(map(len, payloads)) + sum(map(len, blocks))
 
 
 def flagged(record: bytes, flag: int, salt: int) -> bytes:

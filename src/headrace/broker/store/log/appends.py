@@ -57,14 +57,15 @@ class Appendable(Protocol):
 
 def append_each(
     log: Appendable,
-    subject: bytes,
+    subjects: Sequence[bytes],
     payloads: Sequence[bytes],
     timestamp_ns: int,
     blocks: Sequence[bytes],
 ) -> None:
     """``append_many``, one message after the other."""
     append = log.append
-    for headers, payload in zip(blocks or repeat(b""), payloads, strict=False):
+    names = repeat(subjects[0]) if len(subjects) == 1 else subjects
+    for subject, headers, payload in zip(names, blocks or repeat(b""), payloads, strict=False):
         append(subject, headers, payload, timestamp_ns)
 
 
@@ -114,14 +115,30 @@ def append_together(log: Appendable, messages: Sequence[Staged]) -> int:
 
 
 def count_each(log: Appendable, sids: Sequence[int]) -> None:
-    """Count the messages that were appended last, by their subjects."""
-    table, superseded, occurrences = log.table, log.superseded, log.search.occurrences
-    for sequence, sid in enumerate(sids, log.last_seq + 1 - len(sids)):
-        if superseded is not None and table.counts[sid]:
-            superseded.append((sid, table.lasts[sid]))
-        table.add(sid, sequence, sequence, 1)
-        if occurrences is not None:
+    """Count the messages that were appended last, by their subjects, of which a range are new ones."""
+    occurrences, first = log.search.occurrences, log.last_seq + 1 - len(sids)
+    if isinstance(sids, range):
+        log.table.add_new(sids, first)
+    else:
+        _count_each(log.table, sids, first, log.superseded)
+    if occurrences is not None:
+        for sequence, sid in enumerate(sids, first):
             occurrences.add(sid, sequence)
+
+
+def _count_each(
+    table: SubjectTable, sids: Sequence[int], first: int, noted: list[tuple[int, int]] | None
+) -> None:
+    counts, firsts, lasts = table.counts, table.firsts, table.lasts
+    for sequence, sid in enumerate(sids, first):
+        count = counts[sid]
+        if not count:
+            firsts[sid] = sequence
+            table.empty -= 1
+        elif noted is not None:
+            noted.append((sid, lasts[sid]))
+        counts[sid] = count + 1
+        lasts[sid] = sequence
 
 
 def reset_first(log: Appendable, sequence: int) -> None:

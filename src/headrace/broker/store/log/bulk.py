@@ -13,9 +13,10 @@ that has removed something ends there and says how much; one that has removed no
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress
-from operator import and_
+from operator import and_, itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ....errors import StoreReadError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 EVERYTHING: Final = 1 << 62
+_FEW: Final = 8  # so many are removed one by one
 _WINDOW: Final = 8192  # positions looked at in one go
 _SEGMENT: Final = 200  # units: to drop or pass over a segment …
 _SUBJECT: Final = 2  # … for each of its subjects
@@ -490,6 +492,8 @@ class SubjectLimits:
             self._log.locate,
         )
         before, sparser = len(removed), dict[Segment, None]()
+        if len(noted) > _FEW and self._removed_together(noted, sparser):
+            return self._finish_enforcing(before, sparser)
         at = 0
         try:
             for at, (sid, sequence) in enumerate(noted):  # noqa: B007 - it tells how far that went
@@ -507,6 +511,25 @@ class SubjectLimits:
             error.removed = self._finish_enforcing(before, sparser)
             raise
         return self._finish_enforcing(before, sparser)
+
+    def _removed_together(self, noted: list[tuple[int, int]], sparser: dict[Segment, None]) -> bool:
+        """Remove all of these, if each is there, and not the last that is left of its subject."""
+        log, counts = self._log, self._log.table.counts
+        sids, sequences = zip(*sorted(noted, key=itemgetter(1)), strict=True)
+        if len(set(sequences)) < len(sequences):
+            return False
+        try:
+            found = list(log.live_positions(sequences))
+        except StoreReadError:
+            return False  # what can be read is removed one by one
+        there = [segment.sids[position] for segment, positions in found for position in positions]
+        if there != list(sids) or any(counts[sid] <= n for sid, n in Counter(sids).items()):
+            return False
+        for segment, positions in found:
+            log.removals.drop_inside(segment, positions)
+            if segment.sealed:
+                sparser[segment] = None
+        return True
 
     def _enforce_one(self, sid: int, keep: int, sparser: dict[Segment, None]) -> None:
         table = self._log.table

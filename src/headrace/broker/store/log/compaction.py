@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import compress
 from typing import TYPE_CHECKING, Final
@@ -124,7 +124,7 @@ class Compaction:
             segment.sids = _picked(segment.sids, positions)
         segment.sizes, segment.stamps = self._sizes, self._stamps
         segment.offsets, segment.rel = self.offsets, self.rel
-        segment.counts, segment.counted, segment.weight = {}, 0, 0
+        segment.counts, segment.counted, segment.weight = Counter(), 0, 0
         segment.hollow = 0
         segment.version += 1
         segment.expiries = self.expiries

@@ -7,6 +7,7 @@ at the end of a stream never touches the disk.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Final
 
@@ -166,34 +167,40 @@ class FileLog(StreamLog):
 
     def append_many(
         self,
-        subject: bytes,
+        subjects: Sequence[bytes],
         payloads: Sequence[bytes],
         timestamp_ns: int,
         blocks: Sequence[bytes] = (),
     ) -> None:
         total = len(payloads)
-        full = self._end + records_bytes(subject, payloads, blocks) > self._limit
-        each = self.search.occurrences is not None or self.superseded is not None
-        if not total or full or each or not all(blocks):
-            appends.append_each(self, subject, payloads, timestamp_ns, blocks)
+        full = self._end + records_bytes(subjects, payloads, blocks) > self._limit
+        if not total or full or max(map(len, subjects)) > SUBJECT_MAX:
+            appends.append_each(self, subjects, payloads, timestamp_ns, blocks)
             return
         if self.clean:
             self.check_writable()
-        sid, sequence = self._intern(subject), self.last_seq + 1
-        self.segments[-1].bare &= not blocks
-        records = encode_run(sequence, subject, blocks, payloads, timestamp_ns, self._salt)
-        self._add_records(records, [sid] * total, [timestamp_ns] * total)
-        self.table.add(sid, sequence, self.last_seq, total)
+        sids, sequence = self.table.intern_each(subjects), self.last_seq + 1
+        is_of_one = len(sids) == 1
+        if is_of_one:
+            sids = [*sids] * total
+        is_noted = self.superseded is not None or self.search.occurrences is not None
+        self.segments[-1].bare &= not any(blocks)
+        records = encode_run(sequence, subjects, blocks, payloads, timestamp_ns, self._salt)
+        self._add_records(records, sids, array("q", (timestamp_ns,)) * total)
+        if is_of_one and not is_noted:
+            self.table.add(sids[0], sequence, self.last_seq, total)
+        else:
+            appends.count_each(self, sids)
 
     def append_open(self, messages: Sequence[Staged]) -> None:
         """Stage messages there is room for, none of which expires; all but the last are open."""
-        sids = [self._intern(message[0]) for message in messages]
+        sids = self.table.intern_each([message[0] for message in messages])
         records = encode_open(self.last_seq + 1, messages, self._salt)
-        self._add_records(records, sids, [message[3] for message in messages])
+        self._add_records(records, sids, array("q", [message[3] for message in messages]))
         self.segments[-1].bare &= not any([message[1] for message in messages])  # noqa: C419
         appends.count_each(self, sids)
 
-    def _add_records(self, records: list[bytes], sids: list[int], stamps: list[int]) -> None:
+    def _add_records(self, records: list[bytes], sids: Sequence[int], stamps: array[int]) -> None:
         """Stage records there is room for; whoever calls counts their subjects."""
         self._chunk.parts += records
         end = self.segments[-1].extend(self._end, list(map(len, records)), sids, stamps)

@@ -67,14 +67,16 @@ class MemoryLog(StreamLog):
 
     def append_many(
         self,
-        subject: bytes,
+        subjects: Sequence[bytes],
         payloads: Sequence[bytes],
         timestamp_ns: int,
         blocks: Sequence[bytes] = (),
     ) -> None:
-        if self.search.occurrences is not None or self.superseded is not None:
-            appends.append_each(self, subject, payloads, timestamp_ns, blocks)
+        is_noted = self.search.occurrences is not None or self.superseded is not None
+        if is_noted or len(subjects) > 1 or not payloads:
+            appends.append_each(self, subjects, payloads, timestamp_ns, blocks)
             return
+        subject = subjects[0]
         if self.clean:
             self.check_writable()
         table = self.table

@@ -136,9 +136,12 @@ class Removals:
             segment.weight -= sum(sizes[:inside])
         segment.dead += len(positions)
         segment.version += 1
-        subtract = log.table.subtract
+        totals = log.table.counts
         for sid, count in gone.items():
-            subtract(sid, count)
+            left = totals[sid] - count
+            totals[sid] = left
+            if not left:
+                log.table.empty += 1
         log.messages -= len(positions)
         log.bytes -= sum(sizes)
         self._note_end(segment)
@@ -199,7 +202,7 @@ class Removals:
             if count:
                 subtract(sid, count)
         log.messages -= segment.live
-        segment.counts, segment.weight = {}, 0
+        segment.counts, segment.weight = Counter(), 0
         segment.counted = segment.dead = segment.head = len(segment)
         segment.version += 1
         if segment is not log.segments[-1]:
@@ -254,7 +257,7 @@ class Removals:
         if segment.dead:  # it went as a whole, before it was read
             segment.counted = segment.dead = segment.head = len(segment)
             return
-        segment.counts, segment.counted, segment.weight = {}, 0, 0
+        segment.counts, segment.counted, segment.weight = Counter(), 0, 0
         segment.version += 1
         counts = segment.live_counts()
         for sid, count in before.items():

@@ -353,9 +353,11 @@ def test_what_a_full_store_leaves_of_a_chunk_ends_the_batch(
     stream = engine.registry.streams["S"]
     append_many = stream.store.append_many
 
-    def fill(subject: bytes, payloads: list[bytes], timestamp_ns: int, blocks: object) -> None:
+    def fill(
+        subjects: list[bytes], payloads: list[bytes], timestamp_ns: int, blocks: object
+    ) -> None:
         assert not blocks
-        append_many(subject, payloads[:2], timestamp_ns)
+        append_many(subjects, payloads[:2], timestamp_ns)
         monkeypatch.setattr(stream.staging, "_append", refuse)
         raise StoreFullError("the disk is full")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import count as count_from
-from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from .....api.envelope import encode_pub_error
@@ -151,20 +150,11 @@ class Staging:
             self._mark_dirty()
         try:
             if len(subjects) == subjects.count(subject):
-                store.append_many(subject, payloads, self.time(), blocks)
-            else:
-                self._append_each(subjects, payloads, blocks)
+                subjects = (subject,)
+            store.append_many(subjects, payloads, self.time(), blocks)
         except StoreError:
             pass  # those that were not staged are left, and refused one by one
         return store.last_seq - first
-
-    def _append_each(
-        self, subjects: Sequence[bytes], payloads: Sequence[bytes], blocks: Sequence[bytes]
-    ) -> None:
-        append, now_ns = self._append, self.time()
-        headers = blocks or repeat(b"")
-        for subject, block, payload in zip(subjects, headers, payloads, strict=False):
-            append(subject, block, payload, now_ns)
 
     def stage_together(self, arrivals: Sequence[Arrival]) -> int:
         """Stage checked messages, all or none; returns the last one's sequence.
