@@ -209,7 +209,6 @@ class Parser:
         buf, at = bytes(data), 0  # no copy when it is bytes already
         held = self._held
         try:
-            held = self._held
             while held.nbytes and self._is_apart(len(buf) - at):
                 at = self._complete(buf, at, frames)
             if not held.nbytes:
