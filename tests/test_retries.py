@@ -30,7 +30,7 @@ def test_pauses_double_from_the_first_up_to_a_limit(failures: int, seconds: floa
 def test_pauses_double_up_to_their_cap_and_are_never_less_than_half(
     failures: int, seed: int
 ) -> None:
-    pause = backoff_s(failures, 0.1, 5.0, Random(seed))
+    pause = backoff_s(failures, 0.1, 5.0, Random(seed).random)
     whole = min(5.0, 0.1 * 2.0 ** min(failures - 1, 63))
     assert whole / 2 <= pause <= whole
 
@@ -65,7 +65,7 @@ def test_no_time_is_no_further_attempt() -> None:
 
 def test_those_who_wait_by_chance_come_apart() -> None:
     clock, error = Clock(), RuntimeError("away")
-    first, other = (Patience(60.0, clock, 1.0, 5.0, Random(seed)) for seed in (1, 2))
+    first, other = (Patience(60.0, clock, 1.0, 5.0, Random(seed).random) for seed in (1, 2))
     pauses = [(first.pause_s(error), other.pause_s(error)) for _ in range(4)]
     assert all(one != another for one, another in pauses)
     assert all(0.5 <= each <= 5.0 for pair in pauses for each in pair)

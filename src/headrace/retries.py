@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from random import Random
+from typing import Final
 
 _SPREAD: Final = 0.5
 _DOUBLINGS_MAX: Final = 63  # 2**63 does not overflow a float; any limit was reached long before
@@ -18,9 +15,10 @@ def pause_s(failures: int, first_s: float, most_s: float) -> float:
     return min(most_s, first_s * 2.0 ** min(max(failures, 1) - 1, _DOUBLINGS_MAX))
 
 
-def backoff_s(failures: int, first_s: float, most_s: float, source: Random) -> float:
-    """``pause_s``, of which chance takes away up to half: who lost a server together return apart."""
-    return pause_s(failures, first_s, most_s) * (1.0 - _SPREAD * source.random())
+def backoff_s(failures: int, first_s: float, most_s: float, chance: Callable[[], float]) -> float:
+    """``pause_s``, of which ``chance``, 0 to 1, takes away up to half: who lost a server together return
+    apart."""
+    return pause_s(failures, first_s, most_s) * (1.0 - _SPREAD * chance())
 
 
 class Patience:
@@ -31,7 +29,7 @@ class Patience:
         clock: seconds that never go back.
         first_s: the first pause; each further one is twice as long.
         most_s: no pause is longer.
-        source: chance, which shortens pauses as in ``backoff_s``. None: it does not.
+        chance: 0 to 1, which shortens pauses as in ``backoff_s``.
 
     Attributes:
         failures: how many there were in a row.
@@ -43,13 +41,13 @@ class Patience:
         clock: Callable[[], float],
         first_s: float,
         most_s: float,
-        source: Random | None = None,
+        chance: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._timeout_s = timeout_s
         self._clock = clock
         self._first_s = first_s
         self._most_s = most_s
-        self._source = source
+        self._chance = chance
         self._began = 0.0
         self.failures = 0
 
@@ -70,6 +68,4 @@ class Patience:
         if left_s <= 0:
             raise error
         self.failures += 1
-        if self._source is None:
-            return min(left_s, pause_s(self.failures, self._first_s, self._most_s))
-        return min(left_s, backoff_s(self.failures, self._first_s, self._most_s, self._source))
+        return min(left_s, backoff_s(self.failures, self._first_s, self._most_s, self._chance))

@@ -22,6 +22,8 @@ from headrace.errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
+from headrace.wire.encode import pub
+from headrace.wire.headers import encode_headers
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -77,6 +79,15 @@ async def test_a_request_gets_its_own_answer(connection: Connection) -> None:
 async def test_a_request_nobody_listens_to_fails_at_once(connection: Connection) -> None:
     with pytest.raises(NoRespondersError, match=r"nobody\.home"):
         await connection.request("nobody.home", timeout=5)
+
+
+async def test_an_answer_with_a_payload_is_one_whatever_its_status(connection: Connection) -> None:
+    def busy(message: Message) -> None:
+        block = encode_headers([], 503, "Busy")
+        connection._session.outbox.put(pub(message.reply.encode(), b"", block, b"later"))
+
+    await connection.subscribe("busy", callback=busy)
+    assert (await connection.request("busy")).payload == b"later"
 
 
 async def test_a_request_without_an_answer_times_out(connection: Connection) -> None:

@@ -97,6 +97,16 @@ MECHANISMS = [
     ),
     Mechanism("jobs.service.auditing", r"\"insert_event\""),
     Mechanism("blocking", r"\bupdate_wrapper\(|\bdef (?:blocking|iterating|anywhere)\("),
+    Mechanism(
+        "client.net.handshake",
+        r"\"permissions violation\"|\"authorization violation",
+    ),
+    Mechanism("client.net.servers", r"class \w*ServerPool\b|no server could be reached\""),
+    Mechanism("api.errors", r"\b1000[89]\b|\b10158\b|def is_leaderless\b"),
+    Mechanism("wire.headers", r"b\"NATS/1\.0 503\"|status_of\(.*\) == 503"),
+    Mechanism(
+        "client.jetstream.pull", r"class Meaning\b|b\"(?:Consumer Deleted|Leadership|Shutdown)"
+    ),
     Mechanism("jobs.states", r"\bState\.INFLIGHT, Event\."),
 ]
 
@@ -150,6 +160,10 @@ def test_the_home_of_each_looks_like_it(mechanism: Mechanism) -> None:
             "blocking",
             "def blocking(method: Method[P, Coroutine[Any, Any, R]]) -> Method[P, R]: ...",
         ),
+        ("api.errors", "_NOT_NOW: Final = frozenset({10008, 10009})"),
+        ("wire.headers", "if headers and status_of(headers) == 503:"),
+        ("client.jetstream.pull", 'ended = b"Consumer Deleted" in status'),
+        ("client.net.handshake", 'text.lower().startswith("permissions violation")'),
         ("jobs.http.router", "from starlette.applications import Starlette"),
     ],
 )

@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 import peers
-from headrace.errors import ConfigurationError, HeadraceError
+from headrace.errors import ConfigurationError, HeadraceError, RequestTimeoutError
 from headrace.spark.links.pool import POOL
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import parse_options
+from headrace.spark.options.group import OverflowOptions
+from headrace.spark.overflow.consumer import Pull
 from headrace.spark.overflow.offsets import OverflowOffset, Run, runs_of, share_out
 from headrace.spark.overflow.query import OverflowQuery
+from headrace.wire import MSG, Frame
 from sim.spark.engine import Attempt, Checkpoint, Driver
 from sim.spark.procs import Killed
 from waiting import until_here
@@ -530,3 +533,21 @@ def test_tasks_share_every_message_once_in_order() -> None:
         assert len(shares) <= max(most, least)
         sizes = [sum(b - a + 1 for a, b in share) for share in shares]
         assert max(sizes) - min(sizes) <= 1
+
+
+def status(text: bytes) -> Frame:
+    block = b"NATS/1.0 %b\r\n\r\n" % text
+    return MSG, b"inbox", b"1", b"", block, b""
+
+
+def test_a_consumer_that_pushes_by_now_ends_the_query() -> None:
+    """Whoever asks it again and again is told the same."""
+    pull = Pull("S", OverflowOptions("workers", "spill"), 1.0)
+    nothing: Any = None
+    assert not pull._is_end(nothing, status(b"100 Idle Heartbeat"))
+    assert pull._is_end(nothing, status(b"408 Request Timeout"))
+    for text in (b"409 Consumer is push based", b"400 Bad Request"):
+        with pytest.raises(ConfigurationError, match=rf"'workers' of stream 'S': {text.decode()}"):
+            pull._is_end(nothing, status(text))
+    with pytest.raises(RequestTimeoutError, match="409 Exceeded MaxWaiting"):
+        pull._is_end(nothing, status(b"409 Exceeded MaxWaiting"))

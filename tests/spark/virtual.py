@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from headrace.spark.links.outages import ServerPatience
 
 
-class Steady(Random):
+def steady() -> float:
     """Chance that shortens nothing."""
-
-    def random(self) -> float:
-        return 0.0
+    return 0.0
 
 
 class Time:
@@ -27,4 +23,4 @@ class Time:
         self.slept.append(seconds)
 
     def patience(self, timeout_s: float, what: str = "a stream") -> ServerPatience:
-        return ServerPatience(timeout_s, what, self.clock, self.sleep, Steady())
+        return ServerPatience(timeout_s, what, self.clock, self.sleep, steady)

@@ -17,6 +17,7 @@ from headrace.wire import (
     status_block,
     status_of,
 )
+from headrace.wire.headers import says_nobody
 
 NAMES = st.text(
     st.characters(min_codepoint=33, exclude_characters=":\x7f", exclude_categories=["Cs"]),
@@ -77,6 +78,13 @@ def test_lookups_are_exact_and_ordered() -> None:
     assert headers != Headers([("A", "1"), ("B", "2"), ("A", "3")], status=100)
     with pytest.raises(KeyError):
         headers["a"]
+
+
+def test_nobody_listens_where_a_status_says_so_in_place_of_an_answer() -> None:
+    assert says_nobody(b"NATS/1.0 503\r\n\r\n", b"")
+    assert not says_nobody(b"NATS/1.0 503 Busy\r\n\r\n", b"later")
+    assert not says_nobody(b"NATS/1.0 404\r\n\r\n", b"")
+    assert not says_nobody(b"", b"")
 
 
 def test_no_block_is_no_headers() -> None:

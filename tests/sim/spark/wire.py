@@ -141,7 +141,9 @@ class Broker:
             for module in (link, reader, driver, idle, writer, window):
                 patch.setattr(module, "time", clock)
             patch.setattr(
-                outages.ServerPatience.__init__, "__defaults__", (lambda: self.now, self.sleep)
+                outages.ServerPatience.__init__,
+                "__defaults__",
+                (lambda: self.now, self.sleep, lambda: 0.0),
             )
             pool = LinkPool(now=lambda: self.now, process=_worker)
             patch.setattr(read_slice, "POOL", pool)
@@ -150,7 +152,7 @@ class Broker:
             patch.setattr(reader, "FEW", self.few)
             patch.setattr(reader._RangeReader, "_pull", lambda *given: self._pulled(*given))
             patch.setattr(source, "exit_on_sigterm", lambda one: None)
-            given = (lambda: self.now, self.sleep)
+            given = (lambda: self.now, self.sleep, lambda: 0.0)
             patch.setattr(query.Query.__init__, "__defaults__", given)
             yield
             for each in pool._idle:

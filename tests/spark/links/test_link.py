@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any, Self
 
 import pytest
@@ -62,7 +62,8 @@ class Server:
         self._threads[0].join()
         self._listening.close()
         for each in self._sockets:
-            each.shutdown(socket.SHUT_RDWR)
+            with suppress(OSError):  # the other side may have gone
+                each.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
         for each in self._sockets:

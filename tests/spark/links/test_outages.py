@@ -16,7 +16,7 @@ from headrace.errors import (
 )
 from headrace.spark.links.outages import ServerPatience, may_pass
 
-from ..virtual import Steady, Time
+from ..virtual import Time, steady
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_may_be_over_soon_is_waited_for(error: HeadraceError, yes: bool) ->
 
 def test_the_pauses_grow_to_five_seconds_and_end_with_the_time() -> None:
     time = Time()
-    patience = ServerPatience(20.0, "stream 'S'", time.clock, time.sleep, Steady())
+    patience = ServerPatience(20.0, "stream 'S'", time.clock, time.sleep, steady)
     away = ConnectionClosedError("refused")
     with pytest.raises(ConnectionClosedError, match="refused"):
         while True:
@@ -54,7 +54,7 @@ def test_an_outage_is_said_once_and_a_stale_connection_not_at_all(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     time = Time()
-    patience = ServerPatience(60.0, "stream 'S'", time.clock, time.sleep, Steady())
+    patience = ServerPatience(60.0, "stream 'S'", time.clock, time.sleep, steady)
     with caplog.at_level(logging.WARNING, "headrace.spark"):
         patience.pause(ConnectionClosedError("stale"))
         patience.restart()

@@ -20,6 +20,7 @@ from headrace.errors import (
     AuthorizationError,
     ConfigurationError,
     ConnectFailedError,
+    ConnectionClosedError,
     JetStreamApiError,
 )
 from headrace.spark.frames import Chunk, PayloadChunk, Rows, no_rows
@@ -30,7 +31,7 @@ from headrace.spark.offsets import DataLossError
 from headrace.spark.options import Connection
 from headrace.spark.reading import reader
 from headrace.spark.reading.gets import DirectGets, MessageGets, read_answers, read_answers_plainly
-from headrace.spark.reading.reader import ReadPlan, read_payloads, read_range
+from headrace.spark.reading.reader import ReadPlan, read_payloads, read_range, still_asked
 from headrace.spark.tasks.batch_builder import BatchBuilder
 from headrace.wire import MSG, Frame, Parser
 
@@ -592,6 +593,35 @@ def test_wrong_credentials_are_not_tried_again_and_again(
 
 
 @pytest.mark.parametrize("of_range", [read_range, read_payloads])
+def _frame(reply: bytes, block: bytes) -> Frame:
+    return MSG, b"inbox", b"1", reply, block, b""
+
+
+@pytest.mark.parametrize(
+    ("statuses", "asked"),
+    [
+        ([b"100 Idle Heartbeat"], 7),
+        ([b"408 Request Timeout"], 0),
+        ([b"100 Idle Heartbeat", b"404 No Messages"], 0),
+        ([b"409 Exceeded MaxWaiting"], 0),
+        ([b"409 Consumer Deleted"], None),
+        ([b"409 Consumer is push based"], None),
+        ([b"409 Server Shutdown"], None),
+        ([b"409 Leadership Change"], None),
+        ([b"503"], None),
+    ],
+)
+def test_a_status_says_whether_to_ask_again_or_to_begin_anew(
+    statuses: list[bytes], asked: int | None
+) -> None:
+    frames = [_frame(b"ack", b""), *(_frame(b"", b"NATS/1.0 %b\r\n\r\n" % s) for s in statuses)]
+    if asked is None:
+        with pytest.raises(ConnectionClosedError, match=statuses[-1].decode()):
+            still_asked(frames, 7)
+    else:
+        assert still_asked(frames, 7) == asked
+
+
 def test_a_broken_connection_is_replaced_and_nothing_is_read_twice(
     feed: Feed, of_range: Callable[..., Iterator[Chunk | PayloadChunk]]
 ) -> None:

@@ -25,6 +25,7 @@ from headrace.spark.sink.writing import Job
 
 from ..conftest import Feed
 from ..queries import copied, put_back
+from ..virtual import steady
 from .sinks import ATOMIC, columns, exactly, numbered, payloads, rows_of, stored, write
 
 Make = Callable[..., Feed]
@@ -316,7 +317,7 @@ def test_a_partition_waits_for_others_as_long_as_one_after_the_other_is_compared
             partition = compared[0]
             write(run, payloads(partition * 100, partition * 100 + 9), partition=partition)
 
-    clock = (lambda: slept[0], sleep)
+    clock = (lambda: slept[0], sleep, steady)
     monkeypatch.setattr(ServerPatience.__init__, "__defaults__", clock)
     assert write(run, payloads(1, 10), partition=0).rows == 10
     assert slept[0] > 20

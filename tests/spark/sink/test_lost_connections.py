@@ -17,6 +17,7 @@ from headrace.spark.sink.writer import make_job
 from headrace.spark.sink.writing import Job, Written, write_rows
 
 from ..conftest import Feed
+from ..virtual import steady
 from .losses import SCHEMA, How, Losses, Row, Spark, arrow
 
 Make = Callable[..., Feed]
@@ -69,7 +70,9 @@ class Bench:
                 write_some(make_job(options, SCHEMA, overwrite=False, streaming=True), name)
                 self.losses.is_on = True
             spark = Spark(options, partial(self.is_true, name))
-            patch.setattr(ServerPatience.__init__, "__defaults__", (spark.clock, spark.sleep))
+            patch.setattr(
+                ServerPatience.__init__, "__defaults__", (spark.clock, spark.sleep, steady)
+            )
             spark.batch(0, [rows(name, partition) for partition in range(len(SIZES))])
             POOL.close()
             self.errors += spark.errors
@@ -171,7 +174,9 @@ def test_each_key_ends_with_its_last_row_wherever_a_connection_is_lost(
             "reconnectTimeout": "10s",
         }
         spark = Spark(options, lambda partition, written: None)
-        monkeypatch.setattr(ServerPatience.__init__, "__defaults__", (spark.clock, spark.sleep))
+        monkeypatch.setattr(
+            ServerPatience.__init__, "__defaults__", (spark.clock, spark.sleep, steady)
+        )
         keyed = [
             [(f"{name}.{number % 4}", b"%d-%d" % (partition, number)) for number in range(size)]
             for partition, size in enumerate(SIZES)

@@ -166,4 +166,6 @@ async def restore(
             longer = options.reconnect_wait * 2.0**rounds
             if rounds == 0 or longer <= EAGER_PAUSE_S or loop.time() - begun >= EAGER_S:
                 rounds += 1
-            pause = backoff_s(rounds, options.reconnect_wait, options.reconnect_wait_max, source)
+            pause = backoff_s(
+                rounds, options.reconnect_wait, options.reconnect_wait_max, source.random
+            )

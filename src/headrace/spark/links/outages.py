@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable
-from random import Random
 from typing import Final, TypeVar
 
 from ... import retries
@@ -47,7 +47,7 @@ class ServerPatience(retries.Patience):
         what: what is waited for, for the log.
         clock: monotonic seconds.
         sleep: waits for so many seconds.
-        source: chance.
+        chance: 0 to 1, by which a pause is shorter.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class ServerPatience(retries.Patience):
         what: str,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        source: Random | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(timeout_s, clock, PAUSE_FIRST_S, PAUSE_MAX_S, source or Random())
+        super().__init__(timeout_s, clock, PAUSE_FIRST_S, PAUSE_MAX_S, chance)
         self._what = what
         self._sleep = sleep
 
     def fresh(self, timeout_s: float, what: str) -> ServerPatience:
         """Another one, by the same clock."""
-        return ServerPatience(timeout_s, what, self._clock, self._sleep, self._source)
+        return ServerPatience(timeout_s, what, self._clock, self._sleep, self._chance)
 
     def persist(
         self,

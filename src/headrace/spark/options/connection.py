@@ -16,7 +16,8 @@ from .table import Accepted, Option, flag, name, seconds, subject, text, texts
 # fmt: off
 CONNECTION_OPTIONS: Final[tuple[Option, ...]] = (
     Option("servers", "nats://127.0.0.1:4222",
-        "Server URLs, separated by commas (nats:// or tls://); the first that answers is used.", texts),
+        "Server URLs, separated by commas (nats:// or tls://): the first that answers, then others of its "
+        "cluster.", texts),
     Option("user", "", "User name.", text),
     Option("password", "", "Password.", text),
     Option("token", "", "Authentication token.", text),

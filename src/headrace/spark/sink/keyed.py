@@ -14,6 +14,7 @@ from ...api.envelope import decode_pub_ack, decode_response
 from ...api.messages import DirectGetRequest, GetMessageRequest, GetMessageResponse
 from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
 from ...errors import AuthorizationError, JetStreamApiError, NoRespondersError, RequestTimeoutError
+from ...wire.headers import says_nobody
 from ..links.link import Link, Reply
 from ..links.outages import ServerPatience
 from .dead_letters import BadRows
@@ -31,7 +32,6 @@ _SEQUENCE: Final = b"\r\nNats-Sequence: "
 _SUBJECT: Final = b"\r\nNats-Subject: "
 _ABSENT: Final = b"NATS/1.0 404"
 _END: Final = b"NATS/1.0 204"
-_NOBODY: Final = b"NATS/1.0 503"
 _STATUS: Final = b"NATS/1.0 "
 _ALL: Final = b"Nats-Num-Pending: 0\r\n"
 
@@ -83,15 +83,15 @@ class Asked:
             frames = self._link.poll(quiet_s)
             if not frames:
                 raise RequestTimeoutError(f"no direct answer within {quiet_s:g} s")
-            for _, _, sid, _, headers, _ in frames:
+            for _, _, sid, _, headers, payload in frames:
                 if sid == self._sid and headers.startswith(_STATUS):
-                    return self._whole(headers, found)
+                    return self._whole(headers, payload, found)
                 if sid == self._sid:
                     subject, sequence = _place_of(headers)
                     found[subject] = Stored(sequence, headers)
 
-    def _whole(self, end: bytes, found: dict[bytes, Stored]) -> list[Stored]:
-        if end.startswith(_NOBODY):
+    def _whole(self, end: bytes, payload: bytes, found: dict[bytes, Stored]) -> list[Stored]:
+        if says_nobody(end, payload):
             raise NoRespondersError("nobody answers direct gets of the stream")
         if end.startswith(_ABSENT):
             found = {}
