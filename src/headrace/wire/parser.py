@@ -268,9 +268,7 @@ class Parser:
     def _scan(self, buf: bytes, pos: int, frames: list[Frame]) -> int:
         """Append the complete frames of ``buf[pos:]``; return where the incomplete rest starts."""
         end = len(buf)
-        find, append = buf.find, frames.append
-        verb_of, size_of, header_size_of = self._messages.get, _total_sizes.get, _header_sizes.get
-        max_payload, max_line, most = self.max_payload, self.max_control_line, self.frames_max
+        verbs, max_payload, most = self._messages, self.max_payload, self.frames_max
         last_size = last_header_size = b""  # as written, of the previous message
         alike: tuple[_Verb, int] | None = None  # the kind of the previous message without headers
         varied = True  # whether runs of messages of any size are looked for
@@ -278,24 +276,24 @@ class Parser:
             if len(frames) >= most:
                 self.is_behind, self._needed = True, 0
                 return pos
-            eol = find(b"\n", pos)
+            eol = buf.find(b"\n", pos)
             if eol < 0:
                 self._check_start(buf, pos)
                 return pos
             line = buf[pos:eol]
             args: list[Any] = line.split(b" ")  # becomes the frame
-            verb = verb_of(args[0])
+            verb = verbs.get(args[0])
             if verb is not None:
                 _, op, fields, has_headers = verb
                 extra = len(args) - fields
                 if extra == 0 or extra == 1:
                     size_token = args.pop()
-                    size = size_of(size_token, -1)
+                    size = _total_sizes.get(size_token, -1)
                     middle = body = eol + 1
                     header_size = b""
                     if has_headers:
                         header_size = args.pop()
-                        middle += header_size_of(header_size, max_payload + 1)
+                        middle += _header_sizes.get(header_size, max_payload + 1)
                     stop = body + size
                     after = stop + 2
                     if (
@@ -303,7 +301,7 @@ class Parser:
                         and middle <= stop
                         and after <= end
                         and buf[stop:after] == b"\r\n"
-                        and eol - pos <= max_line
+                        and eol - pos <= self.max_control_line
                         and b"" not in args
                         and b"\t" not in line
                     ):
@@ -312,9 +310,11 @@ class Parser:
                             args.append(b"")
                         args.append(buf[body:middle])
                         args.append(buf[middle:stop])
-                        append(tuple(args))
+                        frames.append(tuple(args))
                         self.message_bytes += size
                         pos = after
+                        if pos == end:  # alone, or the last one: nothing can be like it
+                            return pos
                         if size_token != last_size or header_size != last_header_size:
                             last_size, last_header_size = size_token, header_size
                         else:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from asyncio import _get_running_loop as running_loop
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any, ClassVar, Final
 
 from ...errors import BufferFullError, ConnectionClosedError, LimitExceededError, WrongLoopError
 from ...limits import CONTROL_LINE_BYTES_MAX
+from ...wire.frames import Frame
 from ...wire.inprocess import Chunk
 
 _WHAT_TO_DO: Final = (
@@ -339,17 +341,16 @@ class Outbox:
         if self.is_flowing:
             self._write()
 
-    def hold(self) -> bool:
-        """Ask for no turn of the loop until ``release``, which takes what this returns: it comes at once."""
+    def write_after(self, receive: Callable[[list[Frame]], None], frames: list[Frame]) -> None:
+        """Call ``receive`` with frames, and write at once what is put meanwhile, in no turn of its own."""
         is_due, self._scheduled = self._scheduled, True
-        return is_due
-
-    def release(self, is_due: bool) -> None:
-        """Write what was put since ``hold``."""
-        self._scheduled = is_due
-        self._write_at = WRITE_AT_BYTES
-        if self.is_flowing:
-            self._write()
+        try:
+            receive(frames)
+        finally:
+            self._scheduled = is_due
+            self._write_at = WRITE_AT_BYTES
+            if self.is_flowing and (self._items or self._waiters):
+                self._write()
 
     def _write_early(self) -> None:
         """The turn is not over, and there is a piece to write."""

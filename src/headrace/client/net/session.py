@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -614,7 +615,9 @@ class Session:
         self.link = link
         self.publish = self.outbox.put
         link.outbox = self.outbox
-        link.on_frames = self._frames if self.may_run_readers else self._hand_out
+        link.on_frames = self._hand_out
+        if self.may_run_readers:  # what is said to it is written at once
+            link.on_frames = partial(self.outbox.write_after, self._hand_out)
         link.on_lost = self._lost
         self._last_error = None
         self.pool.succeeded(found.address)
@@ -683,15 +686,6 @@ class Session:
                 tell(observer)
             except Exception as error:
                 self.report(error)
-
-    def _frames(self, frames: list[Frame]) -> None:
-        """Hand out what came, then write at once what is said to it."""
-        outbox = self.outbox
-        is_due = outbox.hold()
-        try:
-            self._hand_out(frames)
-        finally:
-            outbox.release(is_due)
 
     def _hand_out(self, frames: list[Frame]) -> None:
         """Hand neighbouring messages of one subscription over together."""
