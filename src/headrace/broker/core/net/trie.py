@@ -27,9 +27,9 @@ class Leaf(Generic[Entry]):
     __slots__ = ("_many", "_only", "pattern", "queues", "shared")
     literals: ClassVar[dict[bytes, Any]] = _NO_CHILDREN  # below a leaf there is nothing else
 
-    def __init__(self, pattern: bytes) -> None:
+    def __init__(self, pattern: bytes, only: Entry | None = None) -> None:
         self.pattern = pattern
-        self._only: Entry | None = None  # the plain entry, if it is one
+        self._only = only  # the plain entry, if it is one
         self._many: dict[Entry, None] | None = None  # if it is more
         self.queues: dict[bytes, dict[Entry, None]] | None = None  # the members of each queue group
         self.shared = False  # whether a cached route joins this leaf with others
@@ -180,9 +180,15 @@ class Trie(Generic[Entry]):
         for depth, token in enumerate(tokens, 1):
             child = node.star if token == b"*" else node.literals.get(token)
             if child is None:
-                leaf: Leaf[Entry] = Leaf(pattern)
-                node.put(token, leaf)
-                break
+                leaf: Leaf[Entry] = Leaf(pattern, None if queue else entry)
+                if queue:
+                    leaf.add(queue, entry)
+                literals = node.literals
+                if literals and token != b"*":  # `put`, written out
+                    literals[token] = leaf
+                else:
+                    node.put(token, leaf)
+                return leaf
             if isinstance(child, Leaf):
                 if child.pattern == pattern:
                     leaf = child
@@ -196,7 +202,7 @@ class Trie(Generic[Entry]):
 
     def add_all(
         self, patterns: Iterable[bytes], queue: bytes, entry: Entry
-    ) -> Iterator[tuple[bytes, Leaf[Entry]]]:
+    ) -> Iterator[Leaf[Entry]]:
         """As ``add`` for each, in less time if neighbours differ in their last token only."""
         head: bytes | None = None
         parent: Node[Entry] | None = None
@@ -204,17 +210,17 @@ class Trie(Generic[Entry]):
             above, dot, last = pattern.rpartition(b".")
             if last in _WILD or above != head:
                 head, parent = above, None
-                yield pattern, self.add(pattern, queue, entry)
+                yield self.add(pattern, queue, entry)
                 continue
             if parent is None:  # the second one below it
                 parent = self._open(above) if dot else self.root
             if last in parent.literals:
-                yield pattern, self.add(pattern, queue, entry)
+                yield self.add(pattern, queue, entry)
                 continue
             leaf: Leaf[Entry] = Leaf(pattern)
             parent.put(last, leaf)
             leaf.add(queue, entry)
-            yield pattern, leaf
+            yield leaf
 
     def _open(self, pattern: bytes) -> Node[Entry]:
         """The node where a pattern without ``>`` ends, made if it is not there."""
@@ -223,10 +229,8 @@ class Trie(Generic[Entry]):
             node = node.open(token, depth)
         return node
 
-    def remove_all(
-        self, entries: Iterable[tuple[bytes, bytes, Entry]]
-    ) -> Iterator[tuple[bytes, Leaf[Entry]]]:
-        """``remove`` for each ``(pattern, queue, entry)``; the pattern and leaf of each that was there.
+    def remove_all(self, entries: Iterable[tuple[bytes, bytes, Entry]]) -> Iterator[Leaf[Entry]]:
+        """``remove`` for each ``(pattern, queue, entry)``; the leaf of each that was there.
 
         It takes less time if the patterns of neighbours differ in their last token only.
         """
@@ -239,12 +243,12 @@ class Trie(Generic[Entry]):
                     parent = self._node(above)
                 leaf = None if parent is None else _removed_below(parent, pattern, last, entry)
                 if leaf is not None:
-                    yield pattern, leaf
+                    yield leaf
                     continue
             head, parent = above, None
             changed = self.remove(pattern, queue, entry)
             if changed is not None:
-                yield pattern, changed
+                yield changed
 
     def _node(self, pattern: bytes) -> Node[Entry] | None:
         """The node where a pattern without ``>`` ends, if there is one; nothing is the root."""

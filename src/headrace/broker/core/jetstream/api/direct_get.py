@@ -242,9 +242,10 @@ def _unexpired(stream: Stream, rows: list[StoredRow]) -> list[StoredRow]:
 
 def _rows_at(store: StreamStore, sequences: list[int]) -> list[StoredRow]:
     """The messages with these sequences. Raises StoreReadError."""
-    found = store.rows_at(sequences, _READ_BYTES)
-    if len(found) == len(sequences):
-        return [*found.values()]
+    rows = store.rows_at(sequences, _READ_BYTES)
+    if len(rows) == len(sequences):
+        return rows
+    found = {row[0]: row for row in rows}
     each = (found.get(sequence) or store.get(sequence) for sequence in sequences)
     return [row for row in each if row is not None]
 
@@ -415,7 +416,7 @@ def _answers(stream: Stream, subjects: Sequence[bytes]) -> list[tuple[bytes, byt
     """Headers and payloads of the answers, up to the first that has to be looked at by itself."""
     store, left = stream.store, RUN_BYTES
     durable, lasts = store.durable_seq, store.last_of_each(subjects)
-    rows = store.rows_at(lasts, RUN_BYTES)
+    rows = {row[0]: row for row in store.rows_at(sorted({*lasts}), RUN_BYTES)}
     place = PLACE.replace(b"%b", stream.name.encode().replace(b"%", b"%%"), 1)
     bare = with_place(b"", place)
     answers: list[tuple[bytes, bytes]] = []
