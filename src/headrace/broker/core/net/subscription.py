@@ -121,15 +121,14 @@ class Subscription:
     def _send_payloads(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         if self.closed:
             return
-        sid = self.sid
+        sizes, sid = [len(body) for _, body in messages], self.sid.replace(b"%", b"%%")
+        # There are few sizes, as of numbers.
+        frames = {size: b"MSG %%b%b%d\r\n%%b\r\n" % (sid, size) for size in set(sizes)}
         self.output.write_frames(
-            [
-                b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body)
-                for subject, body in messages
-            ]
+            [frames[size] % message for size, message in zip(sizes, messages, strict=True)]
         )
         self.delivered += len(messages)
-        self.output.payload_bytes += sum([len(body) for _, body in messages])
+        self.output.payload_bytes += sum(sizes)
 
     @property
     def blocked(self) -> bool:
