@@ -149,9 +149,7 @@ def archive_of(settings: Mapping[str, str], environment: Mapping[str, str]) -> C
         is_configured = (spark / "conf").is_dir() and any((spark / "conf").iterdir())
     except OSError:
         return None
-    if (
-        java is None or is_configured
-    ):  # a folder with files in the class path: Java keeps no classes
+    if java is None or is_configured:  # with files in a folder of its class path Java keeps none
         return None
     home, release = java
     version = re.search(r'^JAVA_VERSION="((\d+)[^"]*)"', release, re.MULTILINE)
