@@ -26,13 +26,15 @@ ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 # what Spark does by itself; so does the demo, always.
 INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+NONE = " -Xshare:auto"
+"""Tests neither use nor make the archive of the user who runs them."""
 WITHIN_S = 600.0
 
 
 def environment(given: Mapping[str, str], *, interpreted: bool = True) -> dict[str, str]:
     """What makes every Java of Spark quick to start and over some rows, unless something is said already."""
     # One that does not fit would be complained of.
-    archive = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.is_file() else ""
+    archive = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.is_file() else NONE
     wanted = {
         "SPARK_SUBMIT_OPTS": QUICK + archive + f" {INTERPRETED}" * interpreted,
         "SPARK_LAUNCHER_OPTS": QUICK,

@@ -13,7 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
-__all__ = ["PRIVATE", "SHARED", "opened", "sync", "sync_directory", "write_whole", "writing"]
+__all__ = [
+    "PRIVATE",
+    "SHARED",
+    "opened",
+    "replacing",
+    "sync",
+    "sync_directory",
+    "write_whole",
+    "writing",
+]
 
 PRIVATE: Final = 0o600
 """Nobody but the owner: payloads, keys, passwords, logs."""
@@ -38,12 +47,22 @@ def writing(path: Path, mode: str = "wb", access: int = PRIVATE) -> Iterator[IO[
     What fails in the block, or after it, leaves ``path`` as it was and nothing beside it. Another process
     that writes the same file at the same time writes one of its own.
     """
+    with replacing(path) as partial, opened(partial, mode.replace("w", "x"), access) as file:
+        yield file
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Have a file written in the place of ``path`` by whoever knows how: it writes to what this gives.
+
+    All else is as with ``writing``.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     partial.unlink(missing_ok=True)
     try:
-        with opened(partial, mode.replace("w", "x"), access) as file:
-            yield file
-            sync(file)
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)

@@ -142,18 +142,18 @@ def run_tests(
     except PipelineError as error:
         tell_problems(output, error.problems)
         return FAILED
-    from ...pipeline.testing.trial import Trial, session_for_tests
+    from ...pipeline.testing.trial import Trial, end_session_for_tests, session_for_tests
 
     with tempfile.TemporaryDirectory(prefix="headrace-test-") as folder:
         spark = session_for_tests(declared, Path(folder) / "spark.log")
+        results: list[Result] = []
         try:
             trial = Trial(declared, spark)
-            results = []
             for case in found:
                 results.append(trial.check(case, update=update))
                 _tell(output, results[-1], folder_of(declared))
         finally:
-            spark.stop()
+            end_session_for_tests(spark, results)
     failed = sum(not each.ok for each in results)
     if output.is_text:
         output.show(None, f"{len(results) - failed} passed, {failed} failed")

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
 from ..spark_errors import sentence_of
+from .class_archive import OPTIONS as _JAVA_OPTIONS
+from .class_archive import archive_of
 from .quick_path import FOLDER as QUICK_PATH
 from .spark_log import opened
 
@@ -67,7 +70,6 @@ _IMPORTED: Final = (
     "headrace.spark.source",
     "headrace.spark.sink.writer",
 )
-_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """What lets a Java start quickly that has little to do: code is compiled soon rather than well."""
@@ -148,7 +150,13 @@ def settings_of(declared: Declared) -> dict[str, str]:
 
 
 def start_session(
-    name: str, master: str, settings: Mapping[str, str], log: Path, folder: Path | None = None
+    name: str,
+    master: str,
+    settings: Mapping[str, str],
+    log: Path,
+    folder: Path | None = None,
+    *,
+    keeps_classes: bool = False,
 ) -> SparkSession:
     """Start a session whose output, and that of all its processes, goes to ``log``.
 
@@ -156,6 +164,7 @@ def start_session(
 
     Args:
         folder: where Python files of the pipeline lie; workers find modules there.
+        keeps_classes: whether Java lists what it loads, if there is no archive of its classes.
 
     Raises:
         ConfigurationError: the executors' Python is not to be found here, or Spark refuses the settings.
@@ -174,6 +183,8 @@ def start_session(
     if is_own:
         settings = {"spark.python.daemon.module": DAEMON, **settings}  # another one may not have it
     settings = _with_layout(settings)
+    if master.startswith("local"):
+        settings = _with_classes(settings, keeps_classes=keeps_classes)
     is_ours = not master.startswith("sc:")  # a server of Spark Connect is none of our processes
     with _output_to(log):
         threading.Thread(target=_import_ahead, name="imports", daemon=True).start()
@@ -279,6 +290,19 @@ def _with_layout(settings: Mapping[str, str]) -> dict[str, str]:
         return dict(settings)
     given = f"-Dlog4j2.configurationFile={layout.as_uri()}"
     return {**settings, _JAVA_OPTIONS: f"{options} {given}".strip()}
+
+
+def _with_classes(settings: Mapping[str, str], *, keeps_classes: bool) -> dict[str, str]:
+    """The settings with an archive of Java's classes, or with a list of them to make one of."""
+    archive = archive_of(settings, os.environ)
+    given = ""
+    if archive is not None and archive.is_ready():
+        given = archive.use()
+    elif archive is not None and keeps_classes:
+        given = archive.record(time.time())
+    if not given:
+        return dict(settings)
+    return {**settings, _JAVA_OPTIONS: f"{settings.get(_JAVA_OPTIONS, '')} {given}".strip()}
 
 
 def _name_python(master: str, settings: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ from ...errors import HeadraceError
 from ..model import Declared, PipelineError, Place, Problem, Sink, Source
 from ..options import JETSTREAM
 from ..queries.frames import Frames
+from ..session.class_archive import end_listing
 from ..session.session import LOCAL_SETTINGS, QUICK_JAVA, check_java, settings_of, start_session
 from ..spark_errors import sentence_of
 from .cases import Case, Difference, Given, Row, compare, plain, write_expected
@@ -68,11 +69,26 @@ def session_for_tests(declared: Declared, log: Path) -> SparkSession:
         if not key.startswith(("spark.archives", "spark.pyspark", "spark.kubernetes"))
     }
     name = f"headrace pipeline test {declared.name}"
-    return start_small_session(name, log, conf, declared.file.parent.absolute())
+    folder = declared.file.parent.absolute()
+    return start_small_session(name, log, conf, folder, keeps_classes=True)
+
+
+def end_session_for_tests(spark: SparkSession, results: Sequence[Result]) -> None:
+    """End it; Java's classes are kept for the next ones, in the background, if a case could be run."""
+    from pyspark import SparkContext
+
+    spark.stop()
+    could_run = any(not each.problems for each in results)
+    end_listing(SparkContext._gateway, is_wanted=could_run)
 
 
 def start_small_session(
-    name: str, log: Path, conf: Mapping[str, str] = LOCAL_SETTINGS, folder: Path | None = None
+    name: str,
+    log: Path,
+    conf: Mapping[str, str] = LOCAL_SETTINGS,
+    folder: Path | None = None,
+    *,
+    keeps_classes: bool = False,
 ) -> SparkSession:
     """One thread of this machine, one task after a shuffle. Raises ConfigurationError: no Java.
 
@@ -81,7 +97,8 @@ def start_small_session(
     check_java()
     os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA)
     small = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "1"}
-    return start_session(name, "local[1]", {**_INTERPRETED, **conf, **small}, log, folder)
+    settings = {**_INTERPRETED, **conf, **small}
+    return start_session(name, "local[1]", settings, log, folder, keeps_classes=keeps_classes)
 
 
 class Trial:
