@@ -269,11 +269,17 @@ def make(archive: Path, listed: Path, java: str) -> bool:
             write_whole(archive.with_suffix(SIZE), b"%d" % archive.stat().st_size)
             tried.unlink()
         except (subprocess.SubprocessError, OSError) as error:  # such as: no room is left
-            (archive.parent / "making").write_text(f"{error}\n", encoding="utf-8")
+            _note(archive.parent, str(error))
             return False
         finally:
             listed.unlink(missing_ok=True)
     return True
+
+
+def _note(folder: Path, why: str) -> None:
+    """Have no archive made for a day."""
+    with contextlib.suppress(OSError):  # what cannot be noted is tried again sooner
+        (folder / "making").write_text(f"{why}\n", encoding="utf-8")
 
 
 def _clear(folder: Path, listed: Path) -> None:
@@ -292,7 +298,8 @@ def _clear(folder: Path, listed: Path) -> None:
 def end_listing(gateway: Any, *, is_wanted: bool) -> None:
     """Let Spark's Java end, if it lists classes, and begin to keep them if they are ``is_wanted``.
 
-    An archive that a running Java was given, and passes over, is removed: the next test makes another one.
+    An archive that a running Java was given, and passes over, is removed. Another one is made by a test of
+    the next day: Java may have a reason that stays, such as a heap beyond 32 GB.
     """
     java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if java is None or java.stdin is None or java.poll() is not None:
@@ -301,6 +308,7 @@ def end_listing(gateway: Any, *, is_wanted: bool) -> None:
     given = archive_in(options)
     if given is not None and is_passed_over(given, java.pid):
         given.unlink(missing_ok=True)
+        _note(given.parent, "Java has passed over the archive")
     listed = lists_classes(options)
     if listed is None:
         return
