@@ -592,7 +592,6 @@ def test_wrong_credentials_are_not_tried_again_and_again(
     Link.open(right).close()
 
 
-@pytest.mark.parametrize("of_range", [read_range, read_payloads])
 def _frame(reply: bytes, block: bytes) -> Frame:
     return MSG, b"inbox", b"1", reply, block, b""
 
@@ -622,6 +621,7 @@ def test_a_status_says_whether_to_ask_again_or_to_begin_anew(
         assert still_asked(frames, 7) == asked
 
 
+@pytest.mark.parametrize("of_range", [read_range, read_payloads])
 def test_a_broken_connection_is_replaced_and_nothing_is_read_twice(
     feed: Feed, of_range: Callable[..., Iterator[Chunk | PayloadChunk]]
 ) -> None:
