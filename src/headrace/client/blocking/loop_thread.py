@@ -16,7 +16,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError
 from ...handling.threads import lane_here
-from ..jetstream.consuming.consume import Consumption
 from ..subscription import Subscription
 
 P = ParamSpec("P")
@@ -238,7 +237,7 @@ def sides_of(facade: Blocking) -> tuple[LoopThread, Any]:
 
 def call_on_thread(
     name: str,
-    inner: Consumption | Subscription,
+    inner: Subscription,
     messages: Iterator[T],
     callback: Callable[[T], object],
     thread: LoopThread,
