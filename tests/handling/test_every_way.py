@@ -8,12 +8,13 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from headrace import Broker, ConsumerConfig, DeadLetter, Retry, Stop
+from headrace import Broker, ConsumerConfig, DeadLetter, Retry, Stop, sync
 from headrace.client import JetStream
 from headrace.errors import HandlerFailedError
 from headrace.groups import PartitioningFilter, elastic
@@ -79,6 +80,8 @@ WAYS = {
     "consume, by key": Way("consume", options=BY_KEY),
     "consume, a thread": Way("consume", is_plain=True, options={"concurrency": 1}),
     "consume, threads by key": Way("consume", is_plain=True, options=BY_KEY),
+    "blocking consume": Way("blocking", is_plain=True),
+    "blocking consume, by key": Way("blocking", is_plain=True, options=BY_KEY),
     "group": Way("group"),
     "group, several": Way("group", options={"concurrency": 3}),
     "group, a thread": Way("group", is_plain=True),
@@ -175,6 +178,9 @@ async def at_work(way: Way, handler: Any, policy: Any, folder: Path) -> AsyncIte
             consumer = await js.consumer("S", "c")
             work = consumer.consume(handler, on_failure=policy, **way.options)
             await stack.enter_async_context(ended_by(place, work))
+        if way.kind == "blocking":
+            made = partial(_blocking, broker.client_url, handler, policy, way.options)
+            await stack.enter_async_context(ended_by(place, _OnThread(made)))
         if way.kind == "worker":
             worker = Worker("tests")
             worker.consumer("S", "c", on_failure=policy, **way.options)(handler)
@@ -224,6 +230,29 @@ class _Run:
 
     async def wait(self) -> None:
         await self._running
+
+
+def _blocking(url: str, handler: Any, policy: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    connection = sync.connect(url)
+    consumer = connection.jetstream().consumer("S", "c")
+    return connection, consumer.consume(handler, on_failure=policy, **options)
+
+
+class _OnThread:
+    """A consume of the blocking client, which must not block the broker's loop."""
+
+    def __init__(self, make: Callable[[], tuple[Any, Any]]) -> None:
+        self._make = make
+
+    async def __aenter__(self) -> None:
+        self._connection, self._consumption = await asyncio.to_thread(self._make)
+
+    async def __aexit__(self, *exc: object) -> None:
+        await asyncio.to_thread(self._consumption.stop)
+        await asyncio.to_thread(self._connection.close)
+
+    async def wait(self) -> None:
+        await asyncio.to_thread(self._consumption.wait)
 
 
 async def _jobs(stack: AsyncExitStack, way: Way, handler: Any, folder: Path) -> Place:

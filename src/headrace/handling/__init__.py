@@ -1,10 +1,11 @@
 """Handlers at work, of consumers and of groups: which message may be begun, and what follows a failure.
 
-``waiting`` keeps what came, in the order of each key (``key_order``), and what is handled now. ``lanes`` are
-the tasks that take of it; a plain function has a thread (``threads``), which takes one message after the
-other by itself (``turn``). ``failure`` has the policies, ``failing`` carries them out, and
-``dead_letter_headers`` says what a dead letter tells. ``callbacks``: what users hand in to be called.
+``calls`` calls a handler and sees to what it raised, in a lane: awaited where messages are read, or one of
+several beside the reader (``lanes``). A plain function has a thread (``threads``), which takes one message
+after the other by itself. ``waiting`` keeps what came, in the order of each key (``key_order``), and what is
+handled now. ``failure`` has the policies, ``failing`` carries them out, and ``dead_letter_headers`` says what
+a dead letter tells. ``callbacks``: what users hand in to be called.
 
-Begin with ``waiting``. ``client.jetstream.consuming.concurrent`` calls the handlers of a consumer,
-``groups.member.handlers`` those of a group.
+Begin with ``calls``. Its sources are ``client.jetstream.consuming`` for a consumer's handlers,
+``groups.member.handlers`` for a group's, and ``jobs.client.worker`` for jobs.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -12,7 +11,7 @@ from typing import Any, Final, Self, Unpack
 
 from ...api.consumers import ConsumerInfo
 from ...blocking import anywhere, blocking, calling, returning, wrapping
-from ...errors import ConfigurationError, ConnectionClosedError
+from ...errors import ConfigurationError
 from ...handling.callbacks import Queued, check_plain
 from ...handling.failure import OnFailure
 from ..health import ConsumptionStats, Health
@@ -27,7 +26,7 @@ from ..jetstream.ordered import OrderedConsumer as AioOrderedConsumer
 from ..jetstream.ordered import OrderedConsumption as AioOrderedConsumption
 from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
-from .loop_thread import Facade, LoopThread, call_on_thread, callback_here, caller_here
+from .loop_thread import Facade, LoopThread, callback_here, caller_here
 from .messages import Batch, JetStreamMessage, take
 from .subscription import PushSubscription
 
@@ -176,19 +175,6 @@ class Consumption(JetStreamMessages):
             return False
         self._inner._feed.last = self._messages[-1]
         return True
-
-    def _start(self, callback: Callable[[JetStreamMessage], object] | None) -> Self:
-        """Call back with each message on a thread of its own."""
-        if callback is not None:
-            one_by_one = (message for batch in self.batches(1) for message in batch)
-            name = repr(self._inner)
-            call_on_thread(name, self._inner, one_by_one, callback, self._thread, self._failed)
-        return self
-
-    def _failed(self, message: JetStreamMessage, error: Exception) -> None:
-        """The callback raised: report it, on the loop."""
-        with contextlib.suppress(ConnectionClosedError):
-            self._thread.post(lambda: self._inner._failed(message, error))
 
     # Ending
 
@@ -369,9 +355,9 @@ class Consumer(Facade):
         check_concurrency(concurrency, order_by, callback)
         info = self._inner.cached_info
         check_policy(on_failure, callback, None if info is None else info.config)
-        abreast: dict[str, Any] = {}
-        if callback is not None and (concurrency is not None or on_failure is not None):
-            abreast = {
+        called: dict[str, Any] = {}
+        if callback is not None:
+            called = {
                 "callback": called_with(self._thread, callback),
                 "concurrency": concurrency or 1,
                 "on_failure": on_failure,
@@ -379,7 +365,7 @@ class Consumer(Facade):
             }
         inner = self._thread.call(
             self._inner.consume,
-            **abreast,
+            **called,
             max_messages=max_messages,
             max_bytes=max_bytes,
             expires=expires,
@@ -390,8 +376,7 @@ class Consumer(Facade):
             if_gone=if_gone,
             **priority,
         )
-        consumption = Consumption(self._thread, inner, place_of_call())
-        return consumption if abreast else consumption._start(callback)
+        return Consumption(self._thread, inner, place_of_call())
 
     def listen(
         self,

@@ -17,7 +17,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 from ...blocking import Blocking
 from ...errors import ConfigurationError, ConnectionClosedError
 from ...handling.threads import lane_here
-from ..jetstream.consuming.consume import Consumption
 from ..subscription import Subscription
 
 P = ParamSpec("P")
@@ -233,7 +232,7 @@ def sides_of(facade: Facade) -> tuple[LoopThread, Any]:
 
 def call_on_thread(
     name: str,
-    inner: Consumption | Subscription,
+    inner: Subscription,
     messages: Iterator[T],
     callback: Callable[[T], object],
     thread: LoopThread,

@@ -277,22 +277,9 @@ class Consumption:
             session.loop.call_soon_threadsafe(feed.left)
 
     @property
-    def _worker(self) -> asyncio.Future[None] | None:
-        """Done when the callback is not called any more."""
-        return self._feed.worker
-
-    @_worker.setter
-    def _worker(self, worker: asyncio.Future[None]) -> None:
-        self._feed.worker = worker
-
-    @property
     def _last_heard(self) -> float:
         """When something came last, in the loop's time."""
         return self._feed.last_heard
-
-    @property
-    def _error(self) -> Exception | None:
-        return self._feed.error
 
     # Taking messages
 

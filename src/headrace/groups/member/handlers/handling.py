@@ -224,7 +224,7 @@ class Work(ABC):
         """Those that call handlers, beside the one that calls ``run``."""
         return []
 
-    async def _take_place(self) -> bool:
+    async def take_place(self) -> bool:
         """Take a place, where several consumers share them, and await a renewal in it where other handlers
         have kept the loop meanwhile. False: nothing more begins."""
         limit, intake = self._shared.limit, self._intake
@@ -243,7 +243,7 @@ class Work(ABC):
             raise
         return True
 
-    def _give_place(self) -> None:
+    def give_place(self) -> None:
         """Let others have it."""
         if self._shared.limit is not None:
             self._shared.limit.give()

@@ -65,7 +65,7 @@ class InTurn(Work):
                 waiting.extend(await intake.next_batch(TAKEN_AT_ONCE))
                 if not waiting:
                     return False
-            elif limit is None or await self._take_place():
+            elif limit is None or await self.take_place():
                 return True
         return False
 
@@ -111,7 +111,7 @@ class InTurn(Work):
         self._last = self._current or self._last
         self._current = None
         self._is_rested = False
-        self._give_place()
+        self.give_place()
 
     def stop(self) -> None:
         """See ``Work``."""
@@ -185,7 +185,7 @@ class ConcurrentHandlers(Work):
         else:
             # A message is taken only then: until there is a place it waits, and goes back with all that waits
             # if its partition goes.
-            return await self._take_place()
+            return await self.take_place()
         return False
 
     def turn(self, lane: _Lane) -> Generator[GroupMessage, None, None]:
@@ -216,7 +216,7 @@ class ConcurrentHandlers(Work):
             if is_shared or now >= lane.ends or lane.handled >= TAKEN_AT_ONCE:
                 return
 
-    turned = Work._give_place
+    turned = Work.give_place
 
     def stop(self) -> None:
         """See ``Work``."""

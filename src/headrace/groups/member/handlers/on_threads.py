@@ -104,7 +104,7 @@ class OnThreads(Work):
 
     def turned(self) -> None:
         """See ``Source``."""
-        self._give_place()
+        self.give_place()
 
     # Asked and told by the loop
 
