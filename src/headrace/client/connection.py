@@ -321,20 +321,21 @@ class Connection:
         self, subject: str, payload: Payload = b"", *, headers: HeadersLike = None, reply: str = ""
     ) -> None:
         """As ``publish``, but never waits: raises BufferFullError instead."""
-        self._session.check_subject(subject)
+        session = self._session
+        sent_to, answered_at = session.check_subject(subject), b""
         if reply:
-            self._session.check_subject(reply)
-            if len(subject) + len(reply) > WORDS_BYTES_MAX // 4:  # a character has up to 4 bytes
-                check_line(subject.encode(), len(reply.encode()))
-        if not self._session.state.may_publish:
+            answered_at = session.check_subject(reply)
+            if len(sent_to) + len(answered_at) > WORDS_BYTES_MAX:
+                check_line(sent_to, len(answered_at))
+        if not session.state.may_publish:
             raise ConnectionClosedError("the connection was drained, nothing more can be published")
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = header_block(headers) if headers else b""
-        if (trace := self._session.trace) is not None:
+        if (trace := session.trace) is not None:
             block = trace(block)
-        self._session.check_size(len(block) + len(payload))
-        self._session.publish(pub(subject.encode(), reply.encode(), block, payload))
+        session.check_size(len(block) + len(payload))
+        session.publish(pub(sent_to, answered_at, block, payload))
 
     async def request(
         self,

@@ -11,7 +11,7 @@ import pytest
 from headrace import Broker, connect
 from headrace.client import Connection, JetStream
 from headrace.errors import ConnectionClosedError, NoRespondersError
-from headrace.wire.frames import Frame
+from headrace.wire.frames import MSG, Frame
 
 
 class Receiving:
@@ -84,6 +84,28 @@ async def test_who_closes_the_connection_there_takes_the_others_answers_with_it(
     assert ended[0] is None
     assert [type(each) for each in ended[1:]] == 2 * [ConnectionClosedError]
     assert connection.stats().requests_in_flight == 0
+
+
+async def test_who_closes_the_connection_there_leaves_the_others_what_came_with_its_answer(
+    connection: Connection,
+) -> None:
+    await connection.subscribe("nobody.*")
+
+    async def close() -> None:
+        await connection.request("nobody.0")
+        await connection.close()
+
+    closing = asyncio.create_task(close())
+    others = [asyncio.create_task(connection.request(f"nobody.{n}")) for n in range(1, 3)]
+    await connection.flush()
+    requests, link = connection._session.requests, connection._session.link
+    assert link is not None
+    assert requests._route is not None
+    sid, prefix = requests._route.sid, requests._prefix
+    frames = [(MSG, prefix + b"%d" % n, sid, b"", b"", b"answer") for n in (1, 2, 3)]
+    asyncio.get_running_loop().call_soon(link.on_frames, frames)
+    await closing
+    assert [(await each).payload for each in others] == 2 * [b"answer"]
 
 
 async def test_a_request_that_is_cancelled_is_forgotten(connection: Connection) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
-from headrace.client.net.waiting import Outcome, TimeLimits, Waiter
+from headrace.client.net.waiting import LANES_MIN, Outcome, TimeLimits, Waiter
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 
@@ -158,34 +159,43 @@ async def test_a_task_cancelled_before_it_waits_does_not_wait() -> None:
         await asyncio.create_task(read())
 
 
+class Timer:
+    """One of a clock."""
+
+    def __init__(self, timers: list[Timer], when: float, call: Callable[[], object]) -> None:
+        self.when = when
+        self.call = call
+        self._timers = timers
+        timers.append(self)
+
+    def cancel(self) -> None:
+        self._timers.remove(self)
+
+
 class Clock:
     """An event loop's clock and timers."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.timers: list[tuple[float, Callable[..., object], tuple[Any, ...]]] = []
+        self.timers: list[Timer] = []
 
     def time(self) -> float:
         return self.now
 
-    def call_later(self, seconds: float, call: Callable[..., object], *args: Any) -> Clock:
+    def call_later(self, seconds: float, call: Callable[..., object], *args: Any) -> Timer:
         return self.call_at(self.now + seconds, call, *args)
 
-    def call_at(self, when: float, call: Callable[..., object], *args: Any) -> Clock:
-        self.timers.append((when, call, args))
-        return self
-
-    def cancel(self) -> None:
-        self.timers.clear()
+    def call_at(self, when: float, call: Callable[..., object], *args: Any) -> Timer:
+        return Timer(self.timers, when, partial(call, *args))
 
     def advance(self, seconds: float) -> None:
         """Ring what is due, when it is."""
         until = self.now + seconds
-        while due := [timer for timer in self.timers if timer[0] <= until]:
-            timer = min(due, key=lambda each: each[0])
-            self.timers.remove(timer)
-            self.now, call, args = timer
-            call(*args)
+        while due := [timer for timer in self.timers if timer.when <= until]:
+            timer = min(due, key=lambda each: each.when)
+            timer.cancel()
+            self.now = timer.when
+            timer.call()
         self.now = until
 
 
@@ -222,6 +232,16 @@ def test_those_that_may_wait_equally_long_share_a_timer() -> None:
         limited.begin(str(number), 60.0)()
     limited.begin("longer", 61.0)
     assert len(limited.clock.timers) == 2
+
+
+def test_lengths_that_nobody_waits_for_any_more_are_forgotten() -> None:
+    limited = Limited()
+    limited.begin("first", 100.0)
+    for number in range(1_000):
+        limited.begin(str(number), 60.0 + number / 1_000)()
+    assert len(limited.clock.timers) <= LANES_MIN
+    limited.clock.advance(200.0)
+    assert limited.late == [("first", 100.0)]
 
 
 def test_each_is_late_after_its_own_time_and_not_if_it_came() -> None:

@@ -143,11 +143,16 @@ class Requests:
 
     def _receive(self, frames: list[Frame]) -> None:
         start, forget = len(self._prefix), self._waiting.pop
+        answered: list[Request] = []
         for frame in frames:
             request = forget(frame[1][start:], None)
             if request is not None and not request.is_over:
                 request.answer, request.is_over = frame, True
-                request.wake_now()
+                answered.append(request)
+        for (
+            request
+        ) in answered:  # last: whoever goes on may do anything, such as close the connection
+            request.wake_now()
 
     def forget(self, request: Request) -> None:
         """Nobody waits for it."""

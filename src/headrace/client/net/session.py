@@ -394,7 +394,7 @@ class Session:
         self.outage: Outage | None = None
         self.reconnects = 0
         self._close_reason: ConnectionClosedError | None = None
-        self._known_subjects: set[str] = set()
+        self._known_subjects: dict[str, bytes] = {}
         self.keepalive = KeepAlive(
             self.loop, options.ping_interval, options.max_pings_out, self.send_control
         )
@@ -506,17 +506,19 @@ class Session:
         """Note what happened to the session."""
         self.state = after(self.state, change)
 
-    def check_subject(self, subject: str) -> None:
-        """Raises InvalidSubjectError, LimitExceededError: it cannot be published on."""
-        known = self._known_subjects
-        if subject in known:
-            return
+    def check_subject(self, subject: str) -> bytes:
+        """``subject`` as it is sent. Raises InvalidSubjectError, LimitExceededError: nothing can be."""
+        known = self._known_subjects.get(subject)
+        if known is not None:
+            return known
         try:
-            check_line(check_subject(subject.encode()))
+            checked = check_subject(subject.encode())
         except (AttributeError, UnicodeEncodeError):
             raise InvalidSubjectError(f"subject {subject!r} is not text") from None
-        if len(known) < SUBJECTS_KNOWN_MAX:
-            known.add(subject)
+        check_line(checked)
+        if len(self._known_subjects) < SUBJECTS_KNOWN_MAX:
+            self._known_subjects[subject] = checked
+        return checked
 
     def check_size(self, size: int) -> None:
         """Raises LimitExceededError: headers and payload together are more than the server accepts."""

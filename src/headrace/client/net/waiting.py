@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextvars import Context
-from typing import Any
+from typing import Any, Final
 
 
 class Waiter:
@@ -117,6 +117,9 @@ class Outcome(Waiter):
         raise NotImplementedError
 
 
+LANES_MIN: Final = 16  # of more it is looked which are in use
+
+
 class _Lane:
     """Those that may wait equally long, in the order in which they began, each until when."""
 
@@ -136,11 +139,14 @@ class TimeLimits:
         self._loop = loop
         self._time = loop.time
         self._lanes: dict[float, _Lane] = {}
+        self._lanes_max = LANES_MIN
 
     def begin(self, outcome: Outcome, seconds: float) -> dict[Outcome, float]:
         """``outcome.late()`` is called after this time, unless it was taken from what is returned."""
         lane = self._lanes.get(seconds)
         if lane is None:
+            if len(self._lanes) >= self._lanes_max:
+                self._leave_unused()
             lane = _Lane(seconds)
             lane.timer = self._loop.call_later(seconds, self._ring, lane)
             self._lanes[seconds] = lane
@@ -150,9 +156,16 @@ class TimeLimits:
     def close(self) -> None:
         """Nobody waits any more."""
         for lane in self._lanes.values():
+            lane.until.clear()
+        self._leave_unused()
+
+    def _leave_unused(self) -> None:
+        """Forget the lengths that nobody waits for now: there are many where each wait has its own."""
+        for lane in [each for each in self._lanes.values() if not each.until]:
             if lane.timer is not None:
                 lane.timer.cancel()
-        self._lanes.clear()
+            del self._lanes[lane.seconds]
+        self._lanes_max = max(LANES_MIN, 2 * len(self._lanes))
 
     def _ring(self, lane: _Lane) -> None:
         now = self._time()
