@@ -162,5 +162,6 @@ MORE: dict[str, Row] = {
     "ms to a follower, p50": partial(tail, 1, 0.5),
     "ms to a follower, p99": partial(tail, 1, 0.99),
     "ms to 20 followers, p50": partial(tail, 20, 0.5),
+    "ms to 20 followers, p99": partial(tail, 20, 0.99),
     "% of a core, 1,000 connections, 1,000 streams": partial(at_rest, 1_000, 1_000),
 }

@@ -410,6 +410,7 @@ ROWS: dict[str, Row] = {
     "awaited publish, 1 connection": partial(awaited, 1, 1_500),
     "awaited publish, 10 connections": partial(awaited, 10, 6_000),
     "awaited publish, 100 connections": partial(awaited, 100, 30_000),
+    "awaited publish, 1,000 connections": partial(awaited, 1_000, 30_000),
     "100 streams, window 1,000": partial(many_streams, 100, 1_000, 20_000),
     "1,000 streams, window 1,000": partial(many_streams, 1_000, 1_000, 6_000),
     "1,000 streams, window 16,000": partial(many_streams, 1_000, 16_000, 32_000),
@@ -427,6 +428,7 @@ ROWS: dict[str, Row] = {
     "core, queue of 10": partial(core, 10, 300_000, queue=b"workers"),
     "request, one at a time": partial(request, 5_000),
     "90,000 wildcards, publish": partial(wildcards, 90_000, 360_000),  # four times on each
+    "10,000 wildcards, publish": partial(wildcards, 10_000, 120_000),
     "90,000 wildcards, subscribe": partial(subscribing, 90_000),
     "100 workers, batch 1": partial(workers, 100, 1, 40_000),
     "100 workers, batch 10": partial(workers, 100, 10, 100_000),
@@ -436,6 +438,7 @@ ROWS: dict[str, Row] = {
     "new subjects, window 16,000": partial(windowed, 100, 1 << 40, 300_000),
     "payloads of 1 KiB": partial(windowed, 1_024, 1, 150_000),
     "payloads of 16 KiB": partial(windowed, 16_384, 1, 20_000),
+    "payloads of 256 KiB": partial(windowed, 262_144, 1, 3_000),
     "atomic batches of 500": partial(atomic, 500, 100_000),
     "expecting the last sequence": partial(expecting_last, 50_000, 4_000),
     "memory after deleting streams": partial(left_behind, 20, 50_000),

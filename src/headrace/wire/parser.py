@@ -121,9 +121,7 @@ class _Held:
 
     def clear(self) -> None:
         """Keep nothing any longer."""
-        if self._pieces:
-            self._pieces = []
-            self.nbytes = 0
+        self._pieces, self.nbytes = [], 0
 
 
 class _Large(NamedTuple):
@@ -257,7 +255,8 @@ class Parser:
 
     def _read(self, buf: bytes, start: int, frames: list[Frame]) -> None:
         """Append the complete frames of ``buf[start:]``, and hold the incomplete rest."""
-        self._held.clear()
+        if self._held.nbytes:
+            self._held.clear()
         self.is_behind, self._large = False, None
         end = self._scan(buf, start, frames)
         if left := len(buf) - end:

@@ -183,11 +183,7 @@ class Trie(Generic[Entry]):
                 leaf: Leaf[Entry] = Leaf(pattern, None if queue else entry)
                 if queue:
                     leaf.add(queue, entry)
-                literals = node.literals
-                if literals and token != b"*":  # `put`, written out
-                    literals[token] = leaf
-                else:
-                    node.put(token, leaf)
+                node.put(token, leaf)
                 return leaf
             if isinstance(child, Leaf):
                 if child.pattern == pattern:
