@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from faultfs import FaultFS
 from headrace.broker.store import FileStorage, MemoryStorage
+from headrace.broker.store.log.file_log import FileLog
 from headrace.clock import ManualClock
 from headrace.errors import StoreError
 
@@ -91,6 +92,15 @@ def test_a_run_leaves_the_same_files_and_is_read_back(work: Any, noted: bool) ->
     assert {p: one.content(p) for p in one.files()} == {p: other.content(p) for p in other.files()}
     reopened = open_file(one.kill()).open_stream("S")
     assert (reopened.state, kept(reopened)) == (store.state, kept(store))
+
+
+def test_messages_of_many_subjects_are_appended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileLog, "append", None)  # a single one would need it
+    store = open_file(FaultFS()).create_stream("S")
+    store.superseded = []
+    store.append_many([b"a", b"b", b"a"], [b"1", b"2", b"3"], 5)
+    store.append_many([b"b", b"c"], [b"4", b"5"], 6, [b"", b"NATS/1.0\r\nA: b\r\n\r\n"])
+    assert (store.last_seq, store.superseded) == (5, [(0, 1), (1, 2)])
 
 
 def test_a_run_that_a_failed_store_refuses_leaves_nothing() -> None:

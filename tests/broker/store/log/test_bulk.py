@@ -291,6 +291,7 @@ def test_what_was_superseded_goes_at_once_as_it_would_one_by_one(kind: str, work
         life = Life(kind)
         life.store.superseded = []
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bulk, "_TOGETHER_MIN", 4)
             if not at_once:
                 patch.setattr(SubjectLimits, "_removed_together", lambda *_: False)
             removed = []
@@ -317,9 +318,9 @@ def test_what_was_superseded_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(FileLog, "locate", None)
     store = Life("file").store
     store.superseded = []
-    for number in range(40):
-        store.append(b"a.%d" % (number % 20), b"", b"x", 1)
-    assert store.thin_superseded() == [*range(1, 21)]
+    for number in range(128):
+        store.append(b"a.%d" % (number % 64), b"", b"x", 1)
+    assert store.thin_superseded() == [*range(1, 65)]
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])

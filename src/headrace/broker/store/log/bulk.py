@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 EVERYTHING: Final = 1 << 62
-_FEW: Final = 8  # so many are removed one by one
+_TOGETHER_MIN: Final = 64  # fewer are quicker removed one by one
 _WINDOW: Final = 8192  # positions looked at in one go
 _SEGMENT: Final = 200  # units: to drop or pass over a segment …
 _SUBJECT: Final = 2  # … for each of its subjects
@@ -492,7 +492,7 @@ class SubjectLimits:
             self._log.locate,
         )
         before, sparser = len(removed), dict[Segment, None]()
-        if len(noted) > _FEW and self._removed_together(noted, sparser):
+        if len(noted) >= _TOGETHER_MIN and self._removed_together(noted, sparser):
             return self._finish_enforcing(before, sparser)
         at = 0
         try:
