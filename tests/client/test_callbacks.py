@@ -95,8 +95,8 @@ async def test_a_consume_whose_task_is_cancelled_is_over(js: JetStream, stream: 
     consumer = await stream.create_consumer()
     consumption = consumer.consume(handle)
     await asyncio.wait_for(begun.wait(), 5)
-    assert consumption._worker is not None
-    consumption._worker.cancel()
+    assert consumption._feed.worker is not None
+    consumption._feed.worker.cancel()
     await asyncio.wait_for(consumption.wait(), 5)
     batch = await consumer.fetch(2, max_wait=2)  # those in the buffer were sent back
     assert len(batch) == 2

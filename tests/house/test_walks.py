@@ -204,17 +204,17 @@ def test_a_batch_of_spark_takes_the_walks_of_the_page(tmp_path: Path) -> None:
         reader = JetStreamDataSource({"servers": broker.client_url, "stream": "S"}).streamReader(
             schema
         )
-        reader.hands_over = False  # type: ignore[attr-defined]
+        reader.hands_over = False
         start = reader.initialOffset()
         with entered("spark/") as found:
-            end = reader.latestOffset(start, ReadAllAvailable())  # type: ignore[call-arg]
+            end = reader.latestOffset(start, ReadAllAvailable())
             slices = reader.partitions(start, end)
         check("A batch of Spark, from offsets to slices", found)
         with entered("spark/") as found:
             rows = [row for each in slices for row in reader.read(each)]
         check("A batch of Spark, from a slice to rows", found)
         reader.stop()
-    assert sum(batch.num_rows for batch in rows) == 3  # type: ignore[union-attr]
+    assert sum(batch.num_rows for batch in rows) == 3
 
 
 def test_the_walks_name_files() -> None:
