@@ -106,7 +106,7 @@ if TYPE_CHECKING:
         UnsentError,
         WrongLoopError,
     )
-    from .handling.failure import DeadLetter, Retry, Stop
+    from .handling.failure_policy import DeadLetter, Retry, Stop
 
 __all__ = [
     "AtomicBatch",

@@ -75,7 +75,7 @@ MECHANISMS = [
     ),
     Mechanism("handling.failing", r"import (?:.*\W)?decide\b|\bdecide\(self\._policy"),
     Mechanism(
-        "handling.failure",
+        "handling.failure_policy",
         r"class (?:Stop|Retry|DeadLetter)\b",
         {
             "pipeline/failures/supervising.py": "of a query, which has no message",
@@ -189,7 +189,7 @@ def test_the_home_of_each_looks_like_it(mechanism: Mechanism) -> None:
         ("web", "import http.server"),
         ("handling.calls", "result = callback(message)"),
         ("handling.lanes", "loop.create_task(self._handler(message))"),
-        ("handling.failing", "from ....handling.failure import Again, decide"),
+        ("handling.failing", "from ....handling.failure_policy import Again, decide"),
         ("handling.waiting", "from ....handling.key_order import Lanes, Line"),
         ("handling.threads", "self._waiting = queue.SimpleQueue()"),
         (

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..handling.failure import DeadLetter, OnFailure, Retry, Stop
+    from ..handling.failure_policy import DeadLetter, OnFailure, Retry, Stop
     from .calling import LongCall, ProgressBar, TransferProgress, long_call, progress_bar
     from .connection import Connection, connect
     from .health import ConsumptionStats, Health
@@ -109,7 +109,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    ".handling.failure": ("DeadLetter", "OnFailure", "Retry", "Stop"),
+    ".handling.failure_policy": ("DeadLetter", "OnFailure", "Retry", "Stop"),
     "calling": (
         "LongCall",
         "ProgressBar",

@@ -17,7 +17,7 @@ from .dead_letter_headers import (
     id_of_message,
     letter_headers,
 )
-from .failure import Again, OnFailure, decide
+from .failure_policy import Again, OnFailure, decide
 
 if TYPE_CHECKING:
     from ..api.acks import AckTokens

@@ -15,7 +15,7 @@ from ..client.jetstream.consuming.concurrent import check_concurrency
 from ..client.jetstream.pull import PriorityOptions, check_options
 from ..errors import ConfigurationError
 from ..handling.callbacks import check_callback, check_plain
-from ..handling.failure import DeadLetter, OnFailure
+from ..handling.failure_policy import DeadLetter, OnFailure
 from .handling import Hook
 from .metrics import Tally
 from .schemas import Schema, check_schemas

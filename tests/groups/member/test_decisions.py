@@ -20,7 +20,7 @@ from headrace.groups import (
 )
 from headrace.groups.member.config import Plan, Settings, key_function, plans
 from headrace.groups.member.lease import Takeover
-from headrace.handling.failure import Again, DeadLetter, Give, Retry, Stop, decide
+from headrace.handling.failure_policy import Again, DeadLetter, Give, Retry, Stop, decide
 from headrace.handling.key_order import Lanes, Line
 
 # Lanes

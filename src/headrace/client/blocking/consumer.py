@@ -13,7 +13,7 @@ from ...api.consumers import ConsumerInfo
 from ...blocking import anywhere, blocking, calling, returning, wrapping
 from ...errors import ConfigurationError
 from ...handling.callbacks import Queued, check_plain
-from ...handling.failure import OnFailure
+from ...handling.failure_policy import OnFailure
 from ..health import ConsumptionStats, Health
 from ..jetstream.calls import place_of_call
 from ..jetstream.consumer import Consumer as AioConsumer

@@ -48,7 +48,7 @@ from .push import PushSubscription
 
 if TYPE_CHECKING:
     from ...api.keywords import ConsumerFields
-    from ...handling.failure import OnFailure
+    from ...handling.failure_policy import OnFailure
     from ..message import Message
     from ..net.session import Session
 

@@ -9,7 +9,7 @@ has for consumers serves groups, too: ``key_order``, ``failure``.
 
 from __future__ import annotations
 
-from ...handling.failure import DeadLetter, OnFailure, Retry, Stop
+from ...handling.failure_policy import DeadLetter, OnFailure, Retry, Stop
 from .membership import Membership
 
 __all__ = ["DeadLetter", "Membership", "OnFailure", "Retry", "Stop"]

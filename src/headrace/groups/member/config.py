@@ -15,7 +15,7 @@ from ..record.assignment import key_positions
 from ..record.records import ElasticGroup, StaticGroup
 
 if TYPE_CHECKING:
-    from ...handling.failure import OnFailure
+    from ...handling.failure_policy import OnFailure
 
 
 M = TypeVar("M")

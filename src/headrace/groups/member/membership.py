@@ -13,7 +13,7 @@ from ...api.errors import Errors
 from ...client.seam import Residence
 from ...errors import JetStreamApiError
 from ...handling.callbacks import check_callback, check_plain
-from ...handling.failure import OnFailure, Stop
+from ...handling.failure_policy import OnFailure, Stop
 from ...handling.threads import Threads
 from ..errors import GroupConfigurationError, GroupError, GroupNotFoundError, NotAMemberError
 from ..record.names import check_member_name, elastic_stream

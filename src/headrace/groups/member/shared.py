@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...handling.failure import OnFailure
+from ...handling.failure_policy import OnFailure
 from ...handling.threads import Threads
 from .config import Settings
 from .lease import Generation

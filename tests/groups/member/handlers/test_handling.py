@@ -9,7 +9,7 @@ import pytest
 from headrace.groups import NotOwnedError
 from headrace.groups.member.handlers.handling import Handling
 from headrace.groups.member.lease import Generation, Lease
-from headrace.handling.failure import DeadLetter
+from headrace.handling.failure_policy import DeadLetter
 
 
 class Held:

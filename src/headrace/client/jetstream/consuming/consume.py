@@ -18,7 +18,7 @@ from ....handling.callbacks import check_callback, check_plain, tell
 from ....handling.calls import Again, Calls
 from ....handling.dead_letter_headers import CONSUMER
 from ....handling.failing import Failing
-from ....handling.failure import DeadLetter, OnFailure, Retry, Stop, pause
+from ....handling.failure_policy import DeadLetter, OnFailure, Retry, Stop, pause
 from ...health import WELL, ConsumptionStats, Health, unwell
 from ...message import header_block
 from ..calls import place_of_call, warn_of_left

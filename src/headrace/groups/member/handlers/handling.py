@@ -13,8 +13,8 @@ from ....errors import ConnectionClosedError
 from ....handling.calls import Again, Calls
 from ....handling.dead_letter_headers import GROUP
 from ....handling.failing import Failing
-from ....handling.failure import Again as CallAgain
-from ....handling.failure import Give
+from ....handling.failure_policy import Again as CallAgain
+from ....handling.failure_policy import Give
 from ....handling.lanes import LaneTasks
 from ...errors import HandlerFailedError, NotOwnedError
 from ...events import HandlerFailed, LeaseLost

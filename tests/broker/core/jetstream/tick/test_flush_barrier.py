@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from headrace.broker.core.jetstream.engine.registry import STATE
-from headrace.broker.core.jetstream.tick.flush_barrier import PubAcks
+from headrace.broker.core.jetstream.tick.pub_acks import PubAcks
 from headrace.errors import StoreFailedError, StoreFullError
 from jetstream_world import Client, HeldStorage, Inbox, World, publication
 

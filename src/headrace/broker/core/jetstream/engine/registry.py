@@ -34,7 +34,8 @@ from ..consumer.pull_path import PullPath
 from ..context import Context
 from ..headers import expires_at
 from ..publish.duplicate_window import LEFT_IDS
-from ..sourcing.copies import POSITIONS, Copies
+from ..sourcing.copies import Copies
+from ..sourcing.positions import POSITIONS
 from ..stream.stream import Stream, StreamMarks
 from ..tick.removals import Disposal
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .....wire.inprocess import PublishRun
     from ...ports import Origin, StreamStore
     from ..ports import Pending
-    from ..tick.flush_barrier import PubAcks
+    from ..tick.pub_acks import PubAcks
     from .stream import Stream
 
 _FAST_END: Final = FAST[-1]

@@ -21,7 +21,7 @@ from ..headers import message_id
 from ..publish.duplicate_window import DuplicateWindow, KnownId, LeftIds
 from ..publish.republish import Republisher, republisher_of
 from ..schedules import Schedules
-from ..tick.flush_barrier import PubAcks
+from ..tick.pub_acks import PubAcks
 from ..tick.retry import Unread
 from .expiry import Expiry
 from .publishes import CopyTarget, Publishes, Staging

@@ -19,13 +19,11 @@ handled behind it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-import msgspec
-
-from .....api.envelope import encode_error, encode_pub_error
+from .....api.envelope import encode_error
 from .....api.errors import Errors, ErrorSpec
 from .....clock import Clock
 from .....errors import StoreFullError, StoreReadError
@@ -33,8 +31,6 @@ from ...ports import Bus, Origin, Storage
 from ...timers import Timer, TimerQueue
 
 DIRECTORIES_PER_COMMIT: Final = 8
-_DUPLICATE: Final = b',"duplicate":true'
-_NO_EXTRAS: Final[Mapping[int, bytes]] = {}
 _SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without forcing a commit
 
 
@@ -134,63 +130,6 @@ class Awaiting(Protocol):
 
     def begin_flush(self) -> Release:
         """A flush begins that carries what was staged: returns what to call with its outcome."""
-
-
-class PubAcks:
-    """The publish acknowledgements of one stream that wait for the next flush."""
-
-    __slots__ = ("_begun", "_extras", "_name", "_plain", "waiting")
-
-    def __init__(self, stream: str, domain: str = "") -> None:
-        self._name = stream
-        of_domain = b'"domain":%b,' % msgspec.json.encode(domain) if domain else b""
-        start = b'{"stream":%b,%b"seq":' % (msgspec.json.encode(stream), of_domain)
-        start = start.replace(b"%", b"%%")
-        self._plain = start + b"%d}"
-        self._begun = start + b"%d"
-        self.waiting: list[tuple[int, bytes]] = []
-        """``(sequence, reply)`` in the order of publishing."""
-        self._extras: dict[int, bytes] = {}
-
-    def add(self, sequence: int, reply: bytes, extra: bytes) -> None:
-        """Confirm with more fields, as ``,"duplicate":true``, after the next flush."""
-        self._extras[len(self.waiting)] = extra
-        self.waiting.append((sequence, reply))
-
-    def add_duplicate(self, sequence: int, reply: bytes) -> None:
-        """Confirm once more, after the next flush, a message that was stored before."""
-        self.add(sequence, reply, _DUPLICATE)
-
-    def duplicate(self, sequence: int) -> bytes:
-        """The acknowledgement of a message that was stored before and is durable."""
-        return self._begun % sequence + _DUPLICATE + b"}"
-
-    def begin_flush(self) -> Release:
-        """What releases the acknowledgements gathered so far; gathering starts anew."""
-        waiting, self.waiting = self.waiting, []
-        if not self._extras:
-            return partial(self._release, waiting, _NO_EXTRAS)
-        extras, self._extras = self._extras, {}
-        return partial(self._release, waiting, extras)
-
-    def _release(
-        self,
-        waiting: list[tuple[int, bytes]],
-        extras: Mapping[int, bytes],
-        _bus: Bus,
-        error: Exception | None,
-    ) -> list[tuple[bytes, bytes]]:
-        plain = self._plain
-        if error is not None:
-            refusal = encode_pub_error(self._name, store_refusal(error))
-            return [(reply, refusal) for _, reply in waiting]
-        if extras:
-            begun = self._begun
-            return [
-                (reply, begun % sequence + extras.get(position, b"") + b"}")
-                for position, (sequence, reply) in enumerate(waiting)
-            ]
-        return [(reply, plain % sequence) for sequence, reply in waiting]
 
 
 Done = Callable[[Exception | None], None]
