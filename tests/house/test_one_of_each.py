@@ -129,6 +129,7 @@ MECHANISMS = [
     Mechanism(
         "client.jetstream.pull", r"class Meaning\b|b\"(?:Consumer Deleted|Leadership|Shutdown)"
     ),
+    Mechanism("client.net.waiting", r"\b_asyncio_future_blocking = False|class \w*TimeLimits\b"),
     Mechanism("jobs.states", r"\bState\.INFLIGHT, Event\."),
     Mechanism("jobs.service.fanning", r"\"accepted_messages\"|\bclass Fanned\b"),
     Mechanism("jobs.store.grouping", r"class \w*Group(?:ed)?Writer\b"),
@@ -199,6 +200,7 @@ def test_the_home_of_each_looks_like_it(mechanism: Mechanism) -> None:
         ("api.errors", "_NOT_NOW: Final = frozenset({10008, 10009})"),
         ("wire.headers", "if headers and status_of(headers) == 503:"),
         ("client.jetstream.pull", 'ended = b"Consumer Deleted" in status'),
+        ("client.net.waiting", "    _asyncio_future_blocking = False"),
         ("client.net.handshake", 'text.lower().startswith("permissions violation")'),
         ("jobs.http.router", "from starlette.applications import Starlette"),
     ],
