@@ -152,7 +152,7 @@ class Broker:
             patch.setattr(reader, "FEW", self.few)
             patch.setattr(reader._RangeReader, "_pull", lambda *given: self._pulled(*given))
             patch.setattr(source, "exit_on_sigterm", lambda one: None)
-            given = (lambda: self.now, self.sleep, lambda: 0.0)
+            given = (lambda: self.now, self.sleep)
             patch.setattr(query.Query.__init__, "__defaults__", given)
             yield
             for each in pool._idle:
