@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
@@ -29,6 +30,13 @@ class Seen:
         self, message: str, error: Exception, again: Callable[[], Awaitable[None]]
     ) -> None:
         self.failed.append(error)
+
+
+class Several(Single[str]):
+    """Messages of one lane."""
+
+    def __init__(self, *messages: str) -> None:
+        self._left = list(reversed(messages))
 
 
 @pytest.fixture
@@ -189,3 +197,85 @@ def test_a_turn_ends_when_its_time_is_over_and_says_which_was_late() -> None:
     assert next(turn, None) is None
     assert list(waiting.late or ()) == ["b"]
     assert waiting.waiting() == ["c"]
+
+
+async def cancelled_future() -> None:
+    """What waits for something that was cancelled."""
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_a_cancellation_that_a_handler_has_kept_to_itself_ends_no_lane_later(
+    raises: bool,
+) -> None:
+    seen, handled = Seen(), []
+
+    async def handler(message: str) -> None:
+        handled.append(message)
+        if message == "kept":  # as a time limit made by hand
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.cancel)
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            if raises:
+                raise ValueError(message)
+        elif message == "cancelled":
+            await cancelled_future()
+
+    await Calls(handler, seen.fail, dropped=seen.dropped.append).work(
+        Several("kept", "cancelled", "kept", "cancelled", "last")
+    )
+    assert handled == ["kept", "cancelled", "kept", "cancelled", "last"]
+    kinds = [ValueError, RaisedError] if raises else [RaisedError]
+    assert ([type(each) for each in seen.failed], seen.dropped) == (2 * kinds, [])
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_a_cancellation_that_has_not_arrived_when_a_handler_returns_ends_the_lane(
+    raises: bool,
+) -> None:
+    seen, handled = Seen(), []
+
+    def handler(message: str) -> None:
+        handled.append(message)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if raises:
+            raise ValueError(message)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(
+            Calls(handler, seen.fail, dropped=seen.dropped.append).work(Several("a", "b"))
+        )
+    assert (handled, seen.failed, seen.dropped) == (["a"], [], ["a"] if raises else [])
+
+
+async def test_what_is_called_again_after_a_kept_cancellation_may_wait_for_something_cancelled() -> (
+    None
+):
+    seen = Seen()
+    calls_made = 0
+
+    async def handler(message: str) -> None:
+        nonlocal calls_made
+        calls_made += 1
+        if calls_made > 1:
+            await cancelled_future()
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel)
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        raise ValueError(message)
+
+    async def fail(message: str, error: Exception, again: Callable[[], Awaitable[None]]) -> None:
+        seen.failed.append(error)
+        await again()
+
+    with pytest.raises(asyncio.CancelledError):  # of the future: ``failed`` lets it through
+        await Calls(handler, fail, dropped=seen.dropped.append).work(Single("m"))
+    assert ([type(each) for each in seen.failed], seen.dropped) == ([ValueError], [])

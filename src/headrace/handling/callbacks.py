@@ -108,12 +108,25 @@ ENDINGS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """What ends a program, or the coroutine in which it is raised."""
 
 
-def is_ending(error: BaseException, endings: tuple[type[BaseException], ...] = ENDINGS) -> bool:
+def cancellations() -> int:
+    """How often our own task was cancelled."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def is_ending(
+    error: BaseException,
+    endings: tuple[type[BaseException], ...] = ENDINGS,
+    cancelled_before: int = 0,
+) -> bool:
     """Whether what a handler raised on the loop ends who calls it: the cancellation of our own task, or one
-    of ``endings``."""
+    of ``endings``.
+
+    Args:
+        cancelled_before: how many cancellations of the task handlers have kept to themselves before.
+    """
     if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
+        return cancellations() > cancelled_before
     return isinstance(error, endings)
 
 

@@ -14,7 +14,14 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
-from .callbacks import ENDINGS, as_exception, awaitable_of, close_unawaited, is_ending
+from .callbacks import (
+    ENDINGS,
+    as_exception,
+    awaitable_of,
+    cancellations,
+    close_unawaited,
+    is_ending,
+)
 from .threads import Stopped, Threads, Turn, call_again
 
 M = TypeVar("M")
@@ -135,6 +142,9 @@ class Calls(Generic[M]):
             await self._work_on(self._threads, source)
             return
         handler = self._handler
+        task = asyncio.current_task()
+        assert task is not None
+        kept = 0  # cancellations that handlers have kept to themselves
         while await source.more():
             messages = source.turn()
             try:
@@ -147,7 +157,10 @@ class Calls(Generic[M]):
                         ):
                             await result
                     except BaseException as error:
-                        await self.raised(message, error)
+                        await self.raised(message, error, kept=kept)
+                    if task.cancelling() > kept:
+                        await asyncio.sleep(0)  # one that has not arrived yet ends the lane here
+                        kept = task.cancelling()
             finally:
                 messages.close()
                 source.turned()
@@ -191,24 +204,31 @@ class Calls(Generic[M]):
             await self.raised(stopped.message, stopped.error)
             return
         assert stopped.awaitable is not None
+        kept = cancellations()
         try:
             await stopped.awaitable
         except BaseException as error:
-            await self.raised(stopped.message, error)
+            await self.raised(stopped.message, error, kept=kept)
 
-    async def raised(self, message: M, error: BaseException, *, again: Again | None = None) -> None:
+    async def raised(
+        self, message: M, error: BaseException, *, again: Again | None = None, kept: int = 0
+    ) -> None:
         """Its handler raised ``error``: see to the message, or raise what ends the lane.
 
         Args:
             again: instead of calling the handler once more.
+            kept: how many cancellations of the task handlers had kept to themselves before.
         """
-        if is_ending(error, self._endings):
+        if is_ending(error, self._endings, kept):
             self._dropped(message)
             raise error
         try:
+            if cancellations() > kept:
+                await asyncio.sleep(0)  # one that has not arrived yet ends the lane here
+                kept = cancellations()
             await self._failed(message, as_exception(error), again or partial(self.once, message))
         except BaseException as ended:
-            if is_ending(ended, self._endings):
+            if is_ending(ended, self._endings, kept):
                 self._dropped(message)
             raise
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from ..errors import HeadraceError
 from ..retries import pause_s
-from .callbacks import as_exception, is_ending
+from .callbacks import as_exception, cancellations, is_ending
 from .dead_letter_headers import (
     ATTEMPTS,
     SEQUENCE,
@@ -84,10 +84,11 @@ class Failing(ABC, Generic[M]):
             if not await self._waits(message, verdict.delay):
                 return
             failures += 1
+            before = cancellations()
             try:
                 await again()
             except BaseException as raised:
-                if is_ending(raised):
+                if is_ending(raised, cancelled_before=before):
                     raise
                 error = as_exception(raised)
             else:

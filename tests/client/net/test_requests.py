@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import gc
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import Broker, connect
 from headrace.client import Connection, JetStream
-from headrace.errors import ConnectionClosedError, NoRespondersError
+from headrace.errors import ConnectionClosedError, NoRespondersError, RequestTimeoutError
 from headrace.wire.frames import MSG, Frame
 
 
@@ -106,6 +110,44 @@ async def test_who_closes_the_connection_there_leaves_the_others_what_came_with_
     asyncio.get_running_loop().call_soon(link.on_frames, frames)
     await closing
     assert [(await each).payload for each in others] == 2 * [b"answer"]
+
+
+class Held:
+    """What a task has at hand while it waits."""
+
+
+@pytest.mark.parametrize("seconds", [0.05, 60.0])
+@pytest.mark.parametrize("kind", ["request", "next"])
+async def test_one_that_failed_or_was_cancelled_keeps_nothing_of_its_task(
+    connection: Connection, js: JetStream, kind: str, seconds: float
+) -> None:
+    consumer = await js.create_consumer("S", durable_name="c")
+    await connection.subscribe("nobody.*")
+    held: list[weakref.ref[Held]] = []
+
+    async def ask(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        mine = Held()
+        held.append(weakref.ref(mine))
+        await call()
+
+    calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+        "request": lambda: connection.request("nobody.knows", timeout=seconds),
+        "next": lambda: consumer.next(seconds),
+    }
+    await connection.flush()
+    gc.disable()
+    try:
+        task = asyncio.create_task(ask(calls[kind]))
+        if seconds > 1:
+            await asyncio.sleep(0)
+            task.cancel()
+        with contextlib.suppress(RequestTimeoutError, asyncio.CancelledError):
+            await task
+        del task
+        await connection.flush()
+        assert [each() for each in held] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_a_request_that_is_cancelled_is_forgotten(connection: Connection) -> None:

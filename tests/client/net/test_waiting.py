@@ -66,6 +66,30 @@ async def test_it_goes_on_within_the_call_where_that_is_wanted(at_once: bool) ->
     assert await in_a_callback(waiter.wake_now) is False  # nobody waits
 
 
+@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
+def test_what_ends_the_program_ends_the_loop_and_not_whoever_received(
+    ending: type[BaseException],
+) -> None:
+    loop = asyncio.new_event_loop()
+    waiter = Waiter(loop, at_once=True)
+    received: list[bool] = []
+
+    async def read() -> None:
+        await waiter
+        raise ending(3)
+
+    reader = loop.create_task(read())
+    loop.call_soon(lambda: received.append(waiter.wake_now()))
+    try:
+        with pytest.raises(ending):
+            loop.run_until_complete(loop.create_future())
+        assert received == [True]
+        assert isinstance(reader.exception(), ending)
+        loop.run_until_complete(asyncio.sleep(0))  # it is a loop as before
+    finally:
+        loop.close()
+
+
 async def test_within_another_task_it_goes_on_when_that_has_come_to_an_end() -> None:
     waiter = Waiter(asyncio.get_running_loop(), at_once=True)
 

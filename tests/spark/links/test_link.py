@@ -135,6 +135,27 @@ def test_a_server_that_is_told_of_later_takes_over_too(servers: ExitStack) -> No
     assert other.accepted == 1
 
 
+def test_what_an_older_connection_is_told_the_next_one_knows(servers: ExitStack) -> None:
+    other = servers.enter_context(Server())
+    told = b'INFO {"headers":true,"connect_urls":["%b"]}\r\n' % other.address.encode()
+    given = servers.enter_context(Server(words=told))
+    to = connection(given)
+    with closing(Link.open(to)) as link:
+        Link.open(to).close()  # it was told of nobody
+        link.request("a")
+    given.stop()
+    Link.open(to).close()
+    assert other.accepted == 1
+
+
+def test_a_host_that_cannot_be_one_is_passed_over_and_said(servers: ExitStack) -> None:
+    good = servers.enter_context(Server())
+    Link.open(Connection(servers=("nats://a..b", f"nats://{good.address}"))).close()
+    assert good.accepted == 1
+    with pytest.raises(ConnectFailedError, match=r"nats://a\.\.b:4222: this cannot be a host name"):
+        Link.open(Connection(servers=("nats://a..b",)))
+
+
 def test_the_server_that_answered_last_is_the_first_to_be_tried(servers: ExitStack) -> None:
     bad = servers.enter_context(Server(answer=b"-ERR 'maximum connections exceeded'\r\n"))
     good = servers.enter_context(Server())

@@ -118,7 +118,10 @@ class Fetch(Outcome):
         else:
             session.close_route(self._route)
         if self.error is not None and not self.frames:
-            raise self.error
+            try:
+                raise self.error
+            finally:
+                del self  # or the error would hold itself, by this frame
         return self.frames
 
     @property

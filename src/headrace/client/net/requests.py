@@ -58,7 +58,10 @@ class Request(Outcome):
         finally:
             self.close()
         if self.error is not None:
-            raise self.error
+            try:
+                raise self.error
+            finally:
+                del self  # or the error would hold itself, by this frame
         frame = self.answer
         assert frame is not None
         if frame[4] and says_nobody(frame[4], frame[5]):

@@ -65,7 +65,13 @@ class Waiter:
             self.wake()
             return False
         self._callback = None
-        context.run(callback, self)
+        try:
+            context.run(callback, self)
+        except (
+            KeyboardInterrupt,
+            SystemExit,
+        ) as error:  # it ends the loop, not what was received here
+            self._loop.call_soon(_raise, error)
         return True
 
     # What a task wants of a future
@@ -91,8 +97,18 @@ class Waiter:
 
     def result(self) -> None:
         """Called by the task when it goes on."""
-        if self._cancelled is not None:
-            raise self._cancelled
+        cancelled = self._cancelled
+        if cancelled is not None:
+            self._cancelled = None
+            try:
+                raise cancelled
+            finally:
+                del cancelled  # or it would hold itself, by this frame
+
+
+def _raise(error: BaseException) -> None:
+    """Raise it, where the loop calls this."""
+    raise error
 
 
 class Outcome(Waiter):

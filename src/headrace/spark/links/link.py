@@ -108,6 +108,7 @@ class Link:
                 ProtocolError,
                 RequestTimeoutError,
                 ServerError,
+                UnicodeError,  # of a host that cannot be one
             ) as error:
                 attempts.failed(address, ConnectFailedError(f"{address}: {_reason(error)}"))
             else:
@@ -117,7 +118,8 @@ class Link:
         raise attempts.error()
 
     def _know(self, pool: ServerPool, server: ServerAddress) -> None:
-        """``server`` is ours: connections after this one try it first, and those it tells of as well."""
+        """``server`` is ours: connections that are made from here on try it first, and those it tells of as
+        well."""
         self._pool, self._server = pool, server
         pool.discover(self.info.connect_urls, server)
         _SERVERS[self._connection] = pool
@@ -343,8 +345,8 @@ class Link:
         except ProtocolError as error:
             _LOG.warning("%s: %s", self._server, error)
             return
-        if self._pool is not None:
-            self._pool.discover(self.info.connect_urls, self._server)
+        if self._pool is not None and self._server is not None:
+            self._know(self._pool, self._server)
 
 
 _SERVERS: Final[dict[Connection, ServerPool]] = {}
@@ -437,6 +439,8 @@ def _take_step(sock: socket.socket, parser: Parser, handshake: Handshake, deadli
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeError):
+        return "this cannot be a host name"
     return (
         error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     ) or repr(error)
