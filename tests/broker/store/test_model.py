@@ -28,6 +28,7 @@ from headrace.subjects import SubjectFilter
 BIG = 1 << 40
 FILTERS = [None, [b"a.*"], [b"a.0", b"b.>"], [b"a.1"], [b"zz"]]
 subjects = st.sampled_from([b"a.0", b"a.1", b"b.0", b"b.0.c"])
+many_subjects = st.one_of(subjects, st.integers(0, 60).map(b"b.%d".__mod__))
 
 
 class StreamLife(RuleBasedStateMachine):
@@ -79,6 +80,24 @@ class StreamLife(RuleBasedStateMachine):
             for store in self.stores:
                 assert store.append(subject, headers, payload, stamp) == self.last
             self.model[self.last] = StoredMessage(self.last, subject, headers, payload, stamp)
+        return self.last
+
+    @rule(
+        target=sequences,
+        names=st.lists(many_subjects, min_size=1, max_size=24),
+        headed=st.booleans(),
+        size=st.integers(0, 90),
+    )
+    def append_many(self, names: Any, headed: bool, size: int) -> int:
+        first, blocks = self.last + 1, [b"NATS/1.0\r\n\r\n" * headed] * len(names)
+        self.last += len(names)
+        payloads = [b"%d," % number * (size // 3) for number in range(len(names))]
+        for store in self.stores:
+            store.append_many(names, payloads, 1000 + self.last, blocks if headed else ())
+        for sequence, *message in zip(
+            range(first, self.last + 1), names, blocks, payloads, strict=True
+        ):
+            self.model[sequence] = StoredMessage(sequence, *message, 1000 + self.last)
         return self.last
 
     @rule(chosen=st.lists(sequences, max_size=4), near=st.integers(-2, 2))
@@ -233,6 +252,9 @@ class StreamLife(RuleBasedStateMachine):
         for store in self.stores:
             assert store.sequence_at(stamp) == (later[0] if later else self.last + 1)
             assert store.get(self.last - back) == self.model.get(self.last - back)
+            some = list(range(max(0, self.last - 9 * back), self.last + 2, 1 + back % 3))
+            there = [tuple(self.model[s]) for s in some if s in self.model]
+            assert store.rows_at(some, BIG) == there
             read = store.read(self.last - back, None, BIG, limit, BIG)
             total = sum(len(m.subject) + len(m.headers) + len(m.payload) for m in read)
             assert total <= limit or len(read) == 1

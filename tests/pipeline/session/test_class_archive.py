@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 import peers
 from headrace.pipeline.session import class_archive
@@ -167,6 +169,57 @@ def test_classes_are_listed_where_an_archive_can_be_kept(
     assert there({**environment, "HOME": str(tmp_path / "file")}).record(now) == ""
 
 
+class Ending:
+    """A Java whose results are out: it answers or does not, and ends or does not."""
+
+    stdin = io.BytesIO()
+    pid = os.getpid()
+
+    def __init__(self, options: str, java: str | Exception, ends: bool) -> None:
+        self.args, self.proc, self._java, self._ends = [options], self, java, ends
+        self.jvm = type("Jvm", (), {"java": type("Java", (), {"lang": self})})
+
+    @property
+    def System(self) -> Ending:
+        return self
+
+    def getProperty(self, name: str) -> str:
+        if isinstance(self._java, Exception):
+            raise self._java
+        return self._java
+
+    def poll(self) -> None:
+        return None
+
+    def wait(self, timeout: float) -> int:
+        if not self._ends:
+            raise subprocess.TimeoutExpired("java", timeout)
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("java", "ends"),
+    [("/java", False), (Py4JNetworkError("gone"), True), (ConnectionResetError(), True)],
+    ids=["hangs", "is gone", "goes"],
+)
+def test_a_java_that_is_gone_or_hangs_lists_nothing(
+    environment: dict[str, str], java: str | Exception, ends: bool
+) -> None:
+    archive = there(environment)
+    end_listing(Ending(archive.record(time.time()), java, ends), is_wanted=True)
+    assert names(archive) == []
+
+
+def test_what_cannot_be_removed_is_no_error_of_the_test(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "home").touch()  # nothing below it can be removed
+    archive = there(environment)
+    end_listing(Ending(archive.use(), "/java", True), is_wanted=True)
+    listing = f"-XX:DumpLoadedClassList={archive.file.with_suffix('.classes')}"
+    end_listing(Ending(listing, "/java", True), is_wanted=False)
+
+
 # -- with Java
 
 
@@ -185,8 +238,8 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clas
     yield archive, "java"
 
 
-def listed_in(archive: ClassArchive) -> Path:
-    found = lists_classes(archive.record(time.time()))
+def listed_in(archive: ClassArchive, now: float | None = None) -> Path:
+    found = lists_classes(archive.record(time.time() if now is None else now))
     assert found is not None
     found.write_text("java/lang/Object\njava/lang/String\npy4j/GatewayServer\n")
     return found
@@ -223,6 +276,29 @@ def test_java_uses_what_was_made_and_passes_over_what_has_changed_without_a_word
     assert said(java, *options) == plainly
 
 
+def ended_after(java: str, options: str) -> None:
+    """Have a Java with these options up, and end it as a test does."""
+    gateway = [java, *options.split(), "py4j.GatewayServer", "--die-on-broken-pipe", "0"]
+    with subprocess.Popen(gateway, stdin=-1, stdout=-1) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()  # it is up
+        end_listing(type("Gateway", (), {"proc": process}), is_wanted=True)
+
+
+def test_one_that_is_in_use_by_way_of_a_symbolic_link_stays(
+    real: tuple[ClassArchive, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, java = real
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "link"))
+    archive = there(dict(os.environ))
+    assert make(archive.file, listed_in(archive), java)
+    ended_after(java, archive.use())
+    assert archive.is_ready()
+    assert archive.file.is_relative_to(tmp_path / "link")
+
+
 def test_one_that_is_passed_over_is_removed_and_made_again_the_next_day(
     real: tuple[ClassArchive, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,11 +306,7 @@ def test_one_that_is_passed_over_is_removed_and_made_again_the_next_day(
     assert make(archive.file, listed_in(archive), java)
 
     def ended(options: str) -> None:
-        gateway = [java, *options.split(), "py4j.GatewayServer", "--die-on-broken-pipe", "0"]
-        with subprocess.Popen(gateway, stdin=-1, stdout=-1) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline()  # it is up
-            end_listing(type("Gateway", (), {"proc": process}), is_wanted=True)
+        ended_after(java, options)
 
     ended(archive.use())
     assert archive.is_ready(), "it is in use"
@@ -245,8 +317,7 @@ def test_one_that_is_passed_over_is_removed_and_made_again_the_next_day(
     assert not archive.is_ready()
     now = time.time()
     assert not archive.record(now), "whatever Java has against it, it may have against the next one"
-    os.utime(archive.file.parent / "making", (now - TRIED_AGAIN_S - 1,) * 2)
-    assert make(archive.file, listed_in(archive), java)
+    assert make(archive.file, listed_in(archive, now + TRIED_AGAIN_S + 1), java)
     assert archive.is_ready()
 
 

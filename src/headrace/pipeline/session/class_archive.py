@@ -203,7 +203,8 @@ def lists_classes(options: str) -> Path | None:
 def is_passed_over(archive: Path, java: int) -> bool:
     """Whether a running Java, which was given the archive, does without; False where that cannot be seen."""
     try:
-        return str(archive) not in Path(f"/proc/{java}/maps").read_text(errors="surrogateescape")
+        mapped = Path(f"/proc/{java}/maps").read_text(errors="surrogateescape")
+        return str(archive.resolve()) not in mapped  # the kernel has it without symbolic links
     except OSError:
         return False
 
@@ -234,7 +235,7 @@ def keep(listed: Path, java: str, class_path: str) -> None:
             process_group=0,  # a Ctrl-C is for what the user sees; and what is nice is so in this session
         )
     except OSError:
-        listed.unlink(missing_ok=True)
+        _remove(listed)
 
 
 @contextlib.contextmanager
@@ -282,6 +283,12 @@ def _note(folder: Path, why: str) -> None:
         (folder / "making").write_text(f"{why}\n", encoding="utf-8")
 
 
+def _remove(file: Path) -> None:
+    """Remove it where that can be done: a cache may be there to read only."""
+    with contextlib.suppress(OSError):
+        file.unlink(missing_ok=True)
+
+
 def _clear(folder: Path, listed: Path) -> None:
     """Remove what killed ones have left, and archives that others were used after."""
     for each in folder.glob(".*.part"):
@@ -307,18 +314,28 @@ def end_listing(gateway: Any, *, is_wanted: bool) -> None:
     options = " ".join(map(str, java.args)) if isinstance(java.args, list) else ""
     given = archive_in(options)
     if given is not None and is_passed_over(given, java.pid):
-        given.unlink(missing_ok=True)
+        _remove(given)
         _note(given.parent, "Java has passed over the archive")
     listed = lists_classes(options)
     if listed is None:
         return
     if not is_wanted:
-        listed.unlink(missing_ok=True)
+        _remove(listed)
         return
-    system = gateway.jvm.java.lang.System
-    home, class_path = system.getProperty("java.home"), system.getProperty("java.class.path")
-    java.stdin.close()  # it ends, and what it has listed is whole
-    java.wait(_ENDS_S)
+    from py4j.protocol import Py4JError
+
+    try:
+        system = gateway.jvm.java.lang.System
+        home, class_path = system.getProperty("java.home"), system.getProperty("java.class.path")
+        java.stdin.close()  # it ends, and what it has listed is whole
+        java.wait(_ENDS_S)
+    except (
+        Py4JError,
+        OSError,
+        subprocess.TimeoutExpired,
+    ):  # it is gone, or hangs; the results are out
+        _remove(listed)
+        return
     keep(listed, str(Path(home) / "bin" / "java"), class_path)
 
 
