@@ -336,6 +336,22 @@ def test_what_cannot_be_made_leaves_nothing_and_is_not_tried_again_that_day(
     assert archive.record(time.time()) == ""
 
 
+def test_a_list_that_fills_the_disk_leaves_room_to_note_that(
+    real: tuple[ClassArchive, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, _ = real
+    listed = listed_in(archive)
+
+    def noted(folder: Path, why: str) -> None:
+        assert not listed.exists(), "it takes the room"
+        note(folder, why)
+
+    note = class_archive._note
+    monkeypatch.setattr(class_archive, "_note", noted)
+    assert not make(archive.file, listed, str(tmp_path / "no java"))
+    assert names(archive) == ["making"]
+
+
 def test_one_at_a_time_makes_an_archive_and_those_used_last_stay(
     real: tuple[ClassArchive, str],
 ) -> None:

@@ -270,10 +270,11 @@ def make(archive: Path, listed: Path, java: str) -> bool:
             write_whole(archive.with_suffix(SIZE), b"%d" % archive.stat().st_size)
             tried.unlink()
         except (subprocess.SubprocessError, OSError) as error:  # such as: no room is left
+            _remove(listed)  # then there is for the note
             _note(archive.parent, str(error))
             return False
         finally:
-            listed.unlink(missing_ok=True)
+            _remove(listed)
     return True
 
 
