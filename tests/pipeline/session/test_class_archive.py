@@ -142,6 +142,19 @@ def test_what_is_of_another_user_is_not_used(
     assert not archive.is_ready()
 
 
+def test_a_folder_that_others_can_exchange_is_not_used(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    archive = there({**environment, "XDG_CACHE_HOME": str(tmp_path / "shared")})
+    put(archive)
+    assert archive.is_ready()
+    (tmp_path / "shared").chmod(0o1777)  # as /tmp: what is in there is its owner's to rename
+    assert archive.is_ready()
+    (tmp_path / "shared").chmod(0o777)
+    assert not archive.is_ready()
+    assert archive.record(time.time()) == ""
+
+
 def test_one_that_has_lost_its_end_is_not_used(environment: dict[str, str]) -> None:
     archive = there(environment)
     put(archive)
