@@ -94,10 +94,10 @@ class StreamLife(RuleBasedStateMachine):
         payloads = [b"%d," % number * (size // 3) for number in range(len(names))]
         for store in self.stores:
             store.append_many(names, payloads, 1000 + self.last, blocks if headed else ())
-        for sequence, *message in zip(
-            range(first, self.last + 1), names, blocks, payloads, strict=True
-        ):
-            self.model[sequence] = StoredMessage(sequence, *message, 1000 + self.last)
+        stamps = [1000 + self.last] * len(names)
+        numbers = range(first, self.last + 1)
+        for each in zip(numbers, names, blocks, payloads, stamps, strict=True):
+            self.model[each[0]] = StoredMessage(*each)
         return self.last
 
     @rule(chosen=st.lists(sequences, max_size=4), near=st.integers(-2, 2))

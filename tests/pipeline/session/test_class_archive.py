@@ -142,6 +142,19 @@ def test_what_is_of_another_user_is_not_used(
     assert not archive.is_ready()
 
 
+def test_a_folder_that_others_can_exchange_is_not_used(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    archive = there({**environment, "XDG_CACHE_HOME": str(tmp_path / "shared")})
+    put(archive)
+    assert archive.is_ready()
+    (tmp_path / "shared").chmod(0o1777)  # as /tmp: what is in there is its owner's to rename
+    assert archive.is_ready()
+    (tmp_path / "shared").chmod(0o777)
+    assert not archive.is_ready()
+    assert archive.record(time.time()) == ""
+
+
 def test_one_that_has_lost_its_end_is_not_used(environment: dict[str, str]) -> None:
     archive = there(environment)
     put(archive)
@@ -334,6 +347,22 @@ def test_what_cannot_be_made_leaves_nothing_and_is_not_tried_again_that_day(
     assert not make(archive.file, listed, str(java))
     assert names(archive) == ["making"]
     assert archive.record(time.time()) == ""
+
+
+def test_a_list_that_fills_the_disk_leaves_room_to_note_that(
+    real: tuple[ClassArchive, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, _ = real
+    listed = listed_in(archive)
+
+    def noted(folder: Path, why: str) -> None:
+        assert not listed.exists(), "it takes the room"
+        note(folder, why)
+
+    note = class_archive._note
+    monkeypatch.setattr(class_archive, "_note", noted)
+    assert not make(archive.file, listed, str(tmp_path / "no java"))
+    assert names(archive) == ["making"]
 
 
 def test_one_at_a_time_makes_an_archive_and_those_used_last_stay(

@@ -79,7 +79,7 @@ class ClassArchive:
 
     def is_ready(self) -> bool:
         """Whether it is there, whole, and nobody else can have written it."""
-        return is_ours(self.file.parent) and is_whole(self.file)
+        return is_out_of_reach(self.file.parent) and is_whole(self.file)
 
     def use(self) -> str:
         """Options for a Java that uses it."""
@@ -96,7 +96,7 @@ class ClassArchive:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             has_failed = tried.exists() and tried.stat().st_size
-            if not is_ours(folder) or (has_failed and _age(tried, now) < TRIED_AGAIN_S):
+            if not is_out_of_reach(folder) or (has_failed and _age(tried, now) < TRIED_AGAIN_S):
                 return ""
             listed = folder / f"{self.file.stem}.{os.getpid()}.classes"
             opened(listed, "w").close()
@@ -113,6 +113,19 @@ def is_ours(path: Path) -> bool:
         return False
     others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return status.st_uid == os.geteuid() and not others
+
+
+def is_out_of_reach(folder: Path) -> bool:
+    """Whether it ``is_ours``, and no other user but root can put another one in its place."""
+    try:
+        above = [each.stat() for each in folder.resolve(strict=True).parents]
+    except OSError:
+        return False
+    return is_ours(folder) and all(
+        each.st_uid in (0, os.geteuid())
+        and (each.st_mode & stat.S_ISVTX or not each.st_mode & stat.S_IWOTH)
+        for each in above
+    )
 
 
 def is_whole(archive: Path) -> bool:
@@ -270,10 +283,11 @@ def make(archive: Path, listed: Path, java: str) -> bool:
             write_whole(archive.with_suffix(SIZE), b"%d" % archive.stat().st_size)
             tried.unlink()
         except (subprocess.SubprocessError, OSError) as error:  # such as: no room is left
+            _remove(listed)  # then there is for the note
             _note(archive.parent, str(error))
             return False
         finally:
-            listed.unlink(missing_ok=True)
+            _remove(listed)
     return True
 
 
