@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -293,34 +292,19 @@ def ways(data: bytes, cuts: list[int]) -> list[list[bytes]]:
 
 
 CUTS = st.lists(st.integers(0, 10_000), max_size=8)
-LARGE = st.sampled_from([(1, 1), (1, 4), (20, 10), (1 << 20, 1 << 20)])
-"""From how many bytes on payloads are put together by themselves, and pieces are kept as they are."""
-
-
-@contextmanager
-def held_by(large: tuple[int, int]) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser_module, "_LARGE_BYTES_MIN", large[0])
-        patch.setattr(parser_module, "_PIECE_BYTES_MIN", large[1])
-        yield
 
 
 @pytest.mark.parametrize(
     ("side", "strategy"), [("server", CLIENT_FRAMES), ("client", SERVER_FRAMES)]
 )
-@given(data=st.data(), cuts=CUTS, large=LARGE)
+@given(data=st.data(), cuts=CUTS)
 def test_frames_come_back_whole_split_and_byte_by_byte(
-    side: str,
-    strategy: st.SearchStrategy[Frame],
-    data: st.DataObject,
-    cuts: list[int],
-    large: tuple[int, int],
+    side: str, strategy: st.SearchStrategy[Frame], data: st.DataObject, cuts: list[int]
 ) -> None:
     frames = data.draw(st.lists(strategy, max_size=8))
     for chunks in ways(encoded(frames), cuts):
         parser = MAKERS[side]()
-        with held_by(large):
-            assert feed_all(parser, chunks) == frames
+        assert feed_all(parser, chunks) == frames
         assert parser.held_bytes == 0
         assert parser.message_bytes == message_bytes(frames)
 
@@ -330,15 +314,14 @@ def test_frames_come_back_whole_split_and_byte_by_byte(
     cuts=CUTS,
     most=st.integers(1, 9) | st.just(1 << 20),
     apart=st.sampled_from([1, 1, 1000]),
-    large=LARGE,
 )
 def test_what_is_left_to_the_next_call_comes_by_it_and_frames_are_completed_apart(
-    frames: list[Frame], cuts: list[int], most: int, apart: int, large: tuple[int, int]
+    frames: list[Frame], cuts: list[int], most: int, apart: int
 ) -> None:
     parser = Parser.for_server()
     parser.frames_max = most
     found: list[Frame] = []
-    with pytest.MonkeyPatch.context() as patch, held_by(large):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parser_module, "_APART_BYTES_MIN", apart)
         for chunk in cut(encoded(frames), cuts):
             found += parser.feed(chunk)
@@ -381,17 +364,16 @@ NEARLY = st.lists(
 
 
 @pytest.mark.parametrize("side", ["server", "client"])
-@given(data=NEARLY | st.binary(max_size=200), cuts=CUTS, large=LARGE)
+@given(data=NEARLY | st.binary(max_size=200), cuts=CUTS)
 def test_garbage_never_raises_and_reads_the_same_however_it_is_cut(
-    side: str, data: bytes, cuts: list[int], large: tuple[int, int]
+    side: str, data: bytes, cuts: list[int]
 ) -> None:
     expected = None
     for chunks in ways(data, cuts):
         parser = MAKERS[side](max_payload=64, max_control_line=40)
         got: list[object] = []
         for chunk in chunks:
-            with held_by(large):
-                got += outcome(parser.feed(chunk))
+            got += outcome(parser.feed(chunk))
             assert parser.held_bytes <= 64 + 40 + len(b"CONNECT \r\n\r\n") + len(chunk)
         assert expected is None or got == expected
         assert all(frame[0] != BAD for frame in got[:-1])  # type: ignore[index]
@@ -416,22 +398,3 @@ def test_a_payload_in_many_chunks_is_looked_at_only_when_it_is_whole() -> None:
     chunks = [wire[at : at + 256] for at in range(0, len(wire), 256)]
     assert feed_all(parser, chunks) == [(PUB, b"a", b"", b"", payload)]
     assert looked == 2
-
-
-@pytest.mark.parametrize("headers", [b"", encode_headers([("a", "b")])])
-def test_a_large_payload_is_put_together_out_of_chunks(headers: bytes) -> None:
-    payload = bytes(range(256)) * 1_024
-    data = encode.pub(b"a", b"r", headers, payload) + b"PING\r\n"
-    for size in (1_000, 40_000, 250_000, len(data) - 7, len(data) - 1):
-        parser = Parser.for_server()
-        chunks = [data[at : at + size] for at in range(0, len(data), size)]
-        assert feed_all(parser, chunks) == [(PUB, b"a", b"r", headers, payload), (PING,)]
-        assert parser.message_bytes == len(headers) + len(payload)
-
-
-def test_a_large_payload_without_its_line_end_is_refused_with_its_line() -> None:
-    data = b"PUB a 100000\r\n" + bytes(100_000) + b"XY"
-    whole = bad(data)
-    parser = Parser.for_server()
-    assert parser.feed(data[:60_000]) == []
-    assert str(bad(data[60_000:], parser)) == str(whole)

@@ -9,7 +9,7 @@ verbs in any case, tabs and several spaces, ``\\n`` for ``\\r\\n`` after a line 
 Messages that repeat the shape of the previous one are read by an expression made for that shape (see
 ``repeats``), and those that differ from it only in size by another (``varied``); SUB lines behind one another
 by a third (``subscribing``). Bytes of an incomplete frame are kept, with the size at which another attempt is
-worthwhile. So a payload that arrives in many chunks is not parsed repeatedly; a large one is copied once.
+worthwhile. So a payload that arrives in many chunks is copied once and not parsed repeatedly.
 """
 
 from __future__ import annotations
@@ -40,10 +40,6 @@ _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with heade
 _SIZES_MAX: Final = 16_384  # beyond this size the tables are cleared
 _SNIPPET_BYTES: Final = 64
 _APART_BYTES_MIN: Final = 96 * 1024  # of so many, those that complete a frame are read apart
-_LARGE_BYTES_MIN: Final = 64 * 1024  # a payload of so many is put together by itself
-_PIECE_BYTES_MIN: Final = (
-    16 * 1024
-)  # smaller ones of an incomplete frame are put together as they come
 _SHAPES_MAX: Final = 32  # for so many a parser has expressions; others take the general way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
@@ -84,57 +80,6 @@ _total_sizes: Final[dict[bytes, int]] = {}
 _header_sizes: Final[dict[bytes, int]] = {}
 
 
-class _Held:
-    """The bytes of an incomplete frame, in the pieces in which they came."""
-
-    __slots__ = ("_pieces", "nbytes")
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes | bytearray | memoryview] = []
-        self.nbytes = 0
-
-    def add(self, piece: bytes | memoryview) -> None:
-        """Keep a piece: as it is, unless it is so small that many like it would take a multiple of it."""
-        self.nbytes += len(piece)
-        if len(piece) >= _PIECE_BYTES_MIN:
-            self._pieces.append(piece)
-        elif self._pieces and isinstance(self._pieces[-1], bytearray):
-            self._pieces[-1] += piece
-        elif piece:
-            self._pieces.append(bytearray(piece))
-
-    def part(self, start: int, stop: int) -> bytes:
-        """What stands between these two places, copied once."""
-        found: list[bytes | bytearray | memoryview] = []
-        at = 0
-        for piece in self._pieces:
-            end = at + len(piece)
-            if end > start and at < stop:
-                found.append(memoryview(piece)[max(start - at, 0) : stop - at])
-            at = end
-        return b"".join(found)
-
-    def take(self) -> bytes:
-        """All of it; nothing is left."""
-        pieces, self._pieces, self.nbytes = self._pieces, [], 0
-        return b"".join(pieces)
-
-    def clear(self) -> None:
-        """Keep nothing any longer."""
-        self._pieces, self.nbytes = [], 0
-
-
-class _Large(NamedTuple):
-    """A message whose line was read, and whose payload is large and on its way."""
-
-    start: tuple[bytes, ...]
-    """The frame up to the headers."""
-    body: int
-    """Where the headers begin, counted from the line."""
-    header_size: int
-    size: int
-
-
 class Parser:
     """A parser for one direction of one connection. Not thread-safe.
 
@@ -151,7 +96,7 @@ class Parser:
     """
 
     __slots__ = (
-        "_deaf", "_held", "_large", "_messages", "_needed", "_patterns", "_verbs", "frames_max", "is_behind",
+        "_deaf", "_held", "_messages", "_needed", "_patterns", "_verbs", "frames_max", "is_behind",
         "max_control_line", "max_payload", "message_bytes",
     )  # fmt: skip
 
@@ -163,9 +108,8 @@ class Parser:
         self.is_behind = False
         self._verbs = verbs
         self._messages = {verb.stem.rstrip(): verb for verb in verbs if verb.op in _MESSAGES}
-        self._held = _Held()
+        self._held = bytearray()
         self._needed = 0
-        self._large: _Large | None = None
         self._patterns: dict[tuple[bytes, bool, tuple[bytes, ...]], re.Pattern[bytes]] = {}
         self._deaf = False
 
@@ -192,12 +136,14 @@ class Parser:
     @property
     def held_bytes(self) -> int:
         """How many bytes of an incomplete frame are kept: less than one frame."""
-        return self._held.nbytes
+        return len(self._held)
 
     def give_up(self) -> bytes:
         """The bytes of an incomplete frame, which the parser forgets: its owner reads on and feeds them."""
-        self.is_behind, self._large = False, None
-        return self._held.take()
+        held = bytes(self._held)
+        self._held.clear()
+        self.is_behind = False
+        return held
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The frames that ``data`` completes, in order."""
@@ -207,62 +153,41 @@ class Parser:
         buf, at = bytes(data), 0  # no copy when it is bytes already
         held = self._held
         try:
-            while held.nbytes and self._is_apart(len(buf) - at):
+            while held and len(buf) - at >= _APART_BYTES_MIN and not self.is_behind:
                 at = self._complete(buf, at, frames)
-            if not held.nbytes:
-                self._read(buf, at, frames)
-                return frames
-            held.add(memoryview(buf)[at:] if at else buf)
-            if held.nbytes >= self._needed:
-                self._read(held.take(), 0, frames)
+            if held:
+                held += buf[at:]
+                if len(held) < self._needed:
+                    return frames
+                buf, at = bytes(held), 0
+                held.clear()
+            self._read(buf, at, frames)
         except ProtocolError as error:
             self._deaf = True
             # Its traceback leads to these frames: with it they would be freed by the garbage collector only.
             frames.append((BAD, error.with_traceback(None)))
         return frames
 
-    def _is_apart(self, nbytes: int) -> bool:
-        """Whether of so many bytes that came, those are read apart that complete the incomplete frame."""
-        if self._large is not None:
-            return self._held.nbytes + nbytes >= self._needed
-        return nbytes >= _APART_BYTES_MIN and not self.is_behind
-
     def _complete(self, buf: bytes, at: int, frames: list[Frame]) -> int:
         """Bring the incomplete frame forward by as much of ``buf[at:]`` as is its; return where that ends.
 
         It is read apart from what follows, so that this need not be copied with it.
         """
-        held = self._held
-        missing = self._needed - held.nbytes
+        missing = self._needed - len(self._held)
         stop = at + missing if missing > 1 else buf.find(b"\n", at) + 1 or len(buf)
-        held.add(memoryview(buf)[at:stop])
-        if self._large is not None:
-            self._end_large(self._large, frames)
-        elif held.nbytes >= self._needed:
-            self._read(held.take(), 0, frames)
+        self._held += buf[at:stop]
+        if len(self._held) >= self._needed:
+            whole = bytes(self._held)
+            self._held.clear()
+            self._read(whole, 0, frames)
         return min(stop, len(buf))
-
-    def _end_large(self, large: _Large, frames: list[Frame]) -> None:
-        """Append the frame of a large payload that is here to its end."""
-        held, start, middle = self._held, large.body, large.body + large.header_size
-        stop = start + large.size
-        if held.part(stop, stop + 2) != b"\r\n":
-            raise _no_line_end(held.part(0, start - 1).removesuffix(b"\r"))
-        frames.append((*large.start, held.part(start, middle), held.part(middle, stop)))
-        self.message_bytes += large.size
-        held.clear()
-        self._large = None
 
     def _read(self, buf: bytes, start: int, frames: list[Frame]) -> None:
         """Append the complete frames of ``buf[start:]``, and hold the incomplete rest."""
-        if self._held.nbytes:
-            self._held.clear()
-        self.is_behind, self._large = False, None
+        self.is_behind = False
         end = self._scan(buf, start, frames)
-        if left := len(buf) - end:
-            # Most of a chunk is not copied, and a little of one does not hold the rest of it.
-            rest = memoryview(buf)[end:]
-            self._held.add(rest if 2 * left >= len(buf) else bytes(rest))
+        if end < len(buf):
+            self._held += memoryview(buf)[end:]
 
     def _scan(self, buf: bytes, pos: int, frames: list[Frame]) -> int:
         """Append the complete frames of ``buf[pos:]``; return where the incomplete rest starts."""
@@ -442,15 +367,13 @@ class Parser:
         middle = body + header_size
         stop = body + size
         after = stop + 2
-        if not extra:
-            args.append(b"")
         if after > len(buf):
             self._needed = after - pos
-            if size >= _LARGE_BYTES_MIN:
-                self._large = _Large((verb.op, *args), body - pos, header_size, size)
             return -1
         if buf[stop:after] != b"\r\n":
-            raise _no_line_end(line)
+            raise ProtocolError(f"no CR LF after the payload of {_snippet(line)}")
+        if not extra:
+            args.append(b"")
         frames.append((verb.op, *args, buf[body:middle], buf[middle:stop]))
         self.message_bytes += size
         return after
@@ -506,10 +429,6 @@ def _number(token: bytes) -> int:
 
 def _snippet(line: bytes) -> str:
     return repr(line[:_SNIPPET_BYTES])[1:] + ("…" if len(line) > _SNIPPET_BYTES else "")
-
-
-def _no_line_end(line: bytes) -> ProtocolError:
-    return ProtocolError(f"no CR LF after the payload of {_snippet(line)}")
 
 
 def _unknown_operation(line: bytes) -> ProtocolError:
