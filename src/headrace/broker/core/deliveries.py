@@ -91,16 +91,15 @@ class Deliveries:
                 bare % (subject, seq, at, time_ns, left, len(payload), payload)
                 for (seq, subject, _, payload, time_ns), at, left in self.numbered()
             ]
+        self.content_bytes += sum(map(len, blocks))
         if blocks.count(blocks[0]) == len(rows) and not any([row[3] for row in rows]):  # noqa: C419
             # As of a listing of keys: all but the numbers is written once.
             size, block = len(blocks[0]), blocks[0].replace(b"%", b"%%")
-            self.content_bytes = size * len(rows)
             same = b"HMSG %%b%b%b %d %d\r\n%b\r\n" % (middle, NUMBERS, size, size, block)
             return [
                 same % (subject, seq, at, time_ns, left)
                 for (seq, subject, _, _, time_ns), at, left in self.numbered()
             ]
-        self.content_bytes += sum(map(len, blocks))
         headed = b"HMSG %%b%b%b %%d %%d\r\n%%b%%b\r\n" % (middle, NUMBERS)
         return [
             headed

@@ -118,8 +118,8 @@ class Life:
         subjects = [*lasts, b"never.there"]
         assert store.last_of_each(subjects) == [lasts.get(subject, 0) for subject in subjects]
         assert store.lasts(None) == sorted(lasts.values())
-        rows = store.rows_at(range(self.last + 3), 1 << 40)
-        assert {row[0]: StoredMessage(*row) for row in rows} == model
+        rows = store.rows_at([0, *range(self.last + 2, 0, -1), *model], 1 << 40)
+        assert {sequence: StoredMessage(*row) for sequence, row in rows.items()} == model
         assert store.present(range(1, self.last + 3)) == sorted(model)
         assert store.headings(1, 10_000) == [(s, model[s].subject) for s in sorted(model)]
         for patterns in FILTERS[1:]:

@@ -89,17 +89,17 @@ class SubjectSearch:
                 found.append(self.last_of(sid) if sid in loose else lasts[sid])
         return found
 
-    def rows_at(self, sequences: Sequence[int], max_bytes: int) -> list[StoredRow]:
-        """The messages with these ascending sequences: without those that are gone, or beyond so many bytes.
+    def rows_at(self, sequences: Iterable[int], max_bytes: int) -> dict[int, StoredRow]:
+        """The messages with these sequences: without those that are gone, or are beyond so many bytes.
 
         At least one, if there is one. Raises StoreReadError.
         """
         log, found = self._log, list[StoredRow]()
-        for segment, positions in log.live_positions(sequences):
+        for segment, positions in log.live_positions(sorted(set(sequences))):
             max_bytes = log.decode(segment, positions, found, max_bytes)
             if max_bytes < 0:
                 break
-        return found
+        return {row[0]: row for row in found}
 
     def _search_forward(self, sid: int, start: int) -> int:
         for segment in self._log.segments[self._log.segment_index(start) :]:
@@ -606,11 +606,10 @@ class StreamLog:
             segment.ensure()
             if segment.rel is None:
                 fits = bisect_right(ordered, segment.last_seq, at, stop)
-                base, alive = segment.base, segment.alive
+                base, selectors = segment.base, segment.alive_slice(0, len(segment))
                 positions = [sequence - base for sequence in ordered[at:fits]]
-                if alive is not None:
-                    marked = len(alive)  # what came since is there
-                    positions = [each for each in positions if each >= marked or alive[each]]
+                if selectors is not None:
+                    positions = list(compress(positions, map(selectors.__getitem__, positions)))
             else:
                 found = map(segment.find, ordered[at:stop])
                 positions = [position for position in found if position >= 0]

@@ -242,10 +242,9 @@ def _unexpired(stream: Stream, rows: list[StoredRow]) -> list[StoredRow]:
 
 def _rows_at(store: StreamStore, sequences: list[int]) -> list[StoredRow]:
     """The messages with these sequences. Raises StoreReadError."""
-    rows = store.rows_at(sequences, _READ_BYTES)
-    if len(rows) == len(sequences):
-        return rows
-    found = {row[0]: row for row in rows}
+    found = store.rows_at(sequences, _READ_BYTES)
+    if len(found) == len(sequences):
+        return [*found.values()]
     each = (found.get(sequence) or store.get(sequence) for sequence in sequences)
     return [row for row in each if row is not None]
 
@@ -416,7 +415,7 @@ def _answers(stream: Stream, subjects: Sequence[bytes]) -> list[tuple[bytes, byt
     """Headers and payloads of the answers, up to the first that has to be looked at by itself."""
     store, left = stream.store, RUN_BYTES
     durable, lasts = store.durable_seq, store.last_of_each(subjects)
-    rows = {row[0]: row for row in store.rows_at(sorted({*lasts}), RUN_BYTES)}
+    rows = store.rows_at(lasts, RUN_BYTES)
     place = PLACE.replace(b"%b", stream.name.encode().replace(b"%", b"%%"), 1)
     bare = with_place(b"", place)
     answers: list[tuple[bytes, bytes]] = []

@@ -132,7 +132,7 @@ class LastPerSubject:
         if wanted and wanted[-1] > store.durable_seq:
             del wanted[bisect_right(wanted, store.durable_seq) :]
         try:
-            return store.rows_at(wanted, max_bytes)
+            return list(store.rows_at(wanted, max_bytes).values())
         except StoreReadError:
             return []  # one by one shows how far they can be read
 
