@@ -57,7 +57,7 @@ def test_it_finds_what_was_added_and_not_removed(
     for step, given_, queue in steps:
         if step == "add":
             if together:
-                assert [leaf.pattern for leaf in trie.add_all(given_, queue, "x")] == given_
+                assert [pattern for pattern, _ in trie.add_all(given_, queue, "x")] == given_
             else:
                 assert [trie.add(pattern, queue, "x").pattern for pattern in given_] == given_
             there |= {(pattern, queue) for pattern in given_}
@@ -65,7 +65,7 @@ def test_it_finds_what_was_added_and_not_removed(
             expected = [p for p in dict.fromkeys(given_) if (p, queue) in there]
             if together:
                 entries = [(pattern, queue, "x") for pattern in given_]
-                assert [leaf.pattern for leaf in trie.remove_all(entries)] == expected
+                assert [pattern for pattern, _ in trie.remove_all(entries)] == expected
             else:
                 removed = [trie.remove(pattern, queue, "x") for pattern in given_]
                 assert [leaf.pattern for leaf in removed if leaf is not None] == expected
@@ -97,16 +97,14 @@ def test_neighbours_that_go_together_take_the_nodes_above_with_them(queue: bytes
     trie.add(patterns[3], b"p", "w")  # in another group
     trie.add(b"a.b.1.c", b"", "z")  # below another one
     removed = list(trie.remove_all([(pattern, queue, "x") for pattern in [*patterns, b"a.b.9"]]))
-    assert [leaf.pattern for leaf in removed] == patterns
-    assert [leaf.is_bare for leaf in removed] == [True, True, False, False]
+    assert [pattern for pattern, _ in removed] == patterns
+    assert [leaf.is_bare for _, leaf in removed] == [True, True, False, False]
     rest = [(patterns[2], b"", "y"), (patterns[3], b"p", "w"), (b"a.b.1.c", b"", "z")]
-    assert [leaf.pattern for leaf in trie.remove_all(rest)] == [pattern for pattern, _, _ in rest]
+    assert [p for p, _ in trie.remove_all(rest)] == [pattern for pattern, _, _ in rest]
     assert trie.root.is_bare()
     for pattern in patterns:
         trie.add(pattern, queue, "x")
-    assert [
-        leaf.pattern for leaf in trie.remove_all([(p, queue, "x") for p in patterns])
-    ] == patterns
+    assert [p for p, _ in trie.remove_all([(p, queue, "x") for p in patterns])] == patterns
     assert trie.root.is_bare()
 
 

@@ -41,7 +41,7 @@ from ..ports import (
     Target,
     Watch,
 )
-from .output import COPY_BYTES_MAX, head_of, tail_of
+from .output import head_of, tail_of
 from .subscription import FanOut, GuardedSubscription, SinkTarget, Subscription
 from .trie import Leaf, Place, Trie
 
@@ -322,14 +322,14 @@ class Router:
 
     def subscribe_all(self, subscriptions: Sequence[Subscription]) -> None:
         """``subscribe`` for several; in little time for thousands."""
-        add, leaves = self._trie.add, []
+        add, changes = self._trie.add, []
         for subscription in subscriptions:
             leaf = add(subscription.pattern, subscription.queue, subscription)
             subscription.pattern = leaf.pattern
-            leaves.append(leaf)
-        self.subscriptions += len(leaves)
-        self.added += len(leaves)
-        self._all_changed(leaves)
+            changes.append((leaf.pattern, leaf))
+        self.subscriptions += len(changes)
+        self.added += len(changes)
+        self._all_changed(changes)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Remove a subscription; nothing more is delivered to it."""
@@ -340,9 +340,9 @@ class Router:
 
     def unsubscribe_all(self, subscriptions: Iterable[Subscription]) -> None:
         """``unsubscribe`` for several; in little time for thousands."""
-        leaves = list(self._trie.remove_all([(s.pattern, s.queue, s) for s in subscriptions]))
-        self.subscriptions -= len(leaves)
-        self._all_changed(leaves)
+        changes = list(self._trie.remove_all([(s.pattern, s.queue, s) for s in subscriptions]))
+        self.subscriptions -= len(changes)
+        self._all_changed(changes)
 
     def add_sink(
         self, pattern: bytes, sink: Sink, many: ManySink | None = None, *, heavy: bool = False
@@ -507,13 +507,9 @@ class Router:
             receivers = [*route.plain, *self._choose(route, skip_client)]
         elif not receivers:
             return count
-        nbytes = len(payload)
-        if headers or reply or nbytes > COPY_BYTES_MAX:
-            head = head_of(subject, headers)
-            tail, large = tail_of(reply, headers, payload)
-            nbytes += len(headers)
-        else:  # these, written out for what most messages are
-            head, tail, large = b"MSG " + subject, b"%d\r\n%b\r\n" % (nbytes, payload), None
+        head = head_of(subject, headers)
+        tail, large = tail_of(reply, headers, payload)
+        nbytes = len(headers) + len(payload)
         for subscription in receivers:
             if subscription.client_id == skip_client:
                 continue
@@ -671,14 +667,14 @@ class Router:
         if self._watches:
             self._watches.tell(pattern, self._listeners(leaf))
 
-    def _all_changed(self, leaves: list[Leaf[Receiver]]) -> None:
+    def _all_changed(self, changes: list[tuple[bytes, Leaf[Receiver]]]) -> None:
         """``_changed`` for each; in little time for thousands."""
-        patterns = [leaf.pattern for leaf in leaves]
+        patterns = [pattern for pattern, _leaf in changes]
         if self._watches or b"$" in {pattern[:1] for pattern in patterns}:
-            for leaf in leaves:
-                self._changed(leaf.pattern, leaf)
+            for pattern, leaf in changes:
+                self._changed(pattern, leaf)
             return
-        if any([leaf.shared for leaf in leaves]):  # noqa: C419 - quicker as a list
+        if any([leaf.shared for _pattern, leaf in changes]):  # noqa: C419 - quicker as a list
             self._merged.clear()
         if not are_literal(patterns):
             self._changed_widely([b"*", b">"])  # as wide as any of them

@@ -27,9 +27,9 @@ class Leaf(Generic[Entry]):
     __slots__ = ("_many", "_only", "pattern", "queues", "shared")
     literals: ClassVar[dict[bytes, Any]] = _NO_CHILDREN  # below a leaf there is nothing else
 
-    def __init__(self, pattern: bytes, only: Entry | None = None) -> None:
+    def __init__(self, pattern: bytes) -> None:
         self.pattern = pattern
-        self._only = only  # the plain entry, if it is one
+        self._only: Entry | None = None  # the plain entry, if it is one
         self._many: dict[Entry, None] | None = None  # if it is more
         self.queues: dict[bytes, dict[Entry, None]] | None = None  # the members of each queue group
         self.shared = False  # whether a cached route joins this leaf with others
@@ -180,11 +180,9 @@ class Trie(Generic[Entry]):
         for depth, token in enumerate(tokens, 1):
             child = node.star if token == b"*" else node.literals.get(token)
             if child is None:
-                leaf: Leaf[Entry] = Leaf(pattern, None if queue else entry)
-                if queue:
-                    leaf.add(queue, entry)
+                leaf: Leaf[Entry] = Leaf(pattern)
                 node.put(token, leaf)
-                return leaf
+                break
             if isinstance(child, Leaf):
                 if child.pattern == pattern:
                     leaf = child
@@ -198,7 +196,7 @@ class Trie(Generic[Entry]):
 
     def add_all(
         self, patterns: Iterable[bytes], queue: bytes, entry: Entry
-    ) -> Iterator[Leaf[Entry]]:
+    ) -> Iterator[tuple[bytes, Leaf[Entry]]]:
         """As ``add`` for each, in less time if neighbours differ in their last token only."""
         head: bytes | None = None
         parent: Node[Entry] | None = None
@@ -206,17 +204,17 @@ class Trie(Generic[Entry]):
             above, dot, last = pattern.rpartition(b".")
             if last in _WILD or above != head:
                 head, parent = above, None
-                yield self.add(pattern, queue, entry)
+                yield pattern, self.add(pattern, queue, entry)
                 continue
             if parent is None:  # the second one below it
                 parent = self._open(above) if dot else self.root
             if last in parent.literals:
-                yield self.add(pattern, queue, entry)
+                yield pattern, self.add(pattern, queue, entry)
                 continue
             leaf: Leaf[Entry] = Leaf(pattern)
             parent.put(last, leaf)
             leaf.add(queue, entry)
-            yield leaf
+            yield pattern, leaf
 
     def _open(self, pattern: bytes) -> Node[Entry]:
         """The node where a pattern without ``>`` ends, made if it is not there."""
@@ -225,8 +223,10 @@ class Trie(Generic[Entry]):
             node = node.open(token, depth)
         return node
 
-    def remove_all(self, entries: Iterable[tuple[bytes, bytes, Entry]]) -> Iterator[Leaf[Entry]]:
-        """``remove`` for each ``(pattern, queue, entry)``; the leaf of each that was there.
+    def remove_all(
+        self, entries: Iterable[tuple[bytes, bytes, Entry]]
+    ) -> Iterator[tuple[bytes, Leaf[Entry]]]:
+        """``remove`` for each ``(pattern, queue, entry)``; the pattern and leaf of each that was there.
 
         It takes less time if the patterns of neighbours differ in their last token only.
         """
@@ -239,12 +239,12 @@ class Trie(Generic[Entry]):
                     parent = self._node(above)
                 leaf = None if parent is None else _removed_below(parent, pattern, last, entry)
                 if leaf is not None:
-                    yield leaf
+                    yield pattern, leaf
                     continue
             head, parent = above, None
             changed = self.remove(pattern, queue, entry)
             if changed is not None:
-                yield changed
+                yield pattern, changed
 
     def _node(self, pattern: bytes) -> Node[Entry] | None:
         """The node where a pattern without ``>`` ends, if there is one; nothing is the root."""
