@@ -254,7 +254,7 @@ class StreamLife(RuleBasedStateMachine):
             assert store.get(self.last - back) == self.model.get(self.last - back)
             some = list(range(max(0, self.last - 9 * back), self.last + 2, 1 + back % 3))
             there = [tuple(self.model[s]) for s in some if s in self.model]
-            assert store.rows_at(some, BIG) == there
+            assert store.rows_at(some, BIG) == {row[0]: row for row in there}
             read = store.read(self.last - back, None, BIG, limit, BIG)
             total = sum(len(m.subject) + len(m.headers) + len(m.payload) for m in read)
             assert total <= limit or len(read) == 1
