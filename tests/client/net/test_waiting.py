@@ -298,8 +298,8 @@ def test_a_length_that_is_none_leaves_nothing_behind() -> None:
     assert limited.clock.timers == []
 
 
-async def test_an_outcome_has_the_first_error_it_was_given() -> None:
-    outcome = Outcome(asyncio.get_running_loop(), at_once=True)
+def test_an_outcome_has_the_first_error_it_was_given() -> None:
+    outcome = Noted(Limited(), "failed")
     outcome.end(ValueError("the first"))
     outcome.end(ValueError("the second"))
     assert outcome.is_over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextvars import Context
 from typing import Any, Final
@@ -111,7 +112,7 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-class Outcome(Waiter):
+class Outcome(Waiter, ABC):
     """Awaited once, for something that may be there already.
 
     Attributes:
@@ -128,9 +129,9 @@ class Outcome(Waiter):
             self.is_over, self.error = True, error
             self.wake()
 
+    @abstractmethod
     def late(self, seconds: float) -> None:
         """The time for it is over."""
-        raise NotImplementedError
 
 
 LANES_MIN: Final = 16  # of more it is looked which are in use
