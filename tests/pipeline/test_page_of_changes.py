@@ -107,16 +107,16 @@ PROOFS = {
         [(OUTLIVING, "notes_of_a_runner_that_are_missing_or_of_other_queries_tell_no_state")],
         [(OUTLIVING, "notes_of_a_runner_that_are_missing_or_of_other_queries_tell_no_state")],
     ),
-    "`0001.aside.jsonl`": (
-        [(OUTLIVING, "what_was_set_aside_is_told_as_far_as_its_file_goes")],
+    "`0001.aside.jsonl`, `0001.losses.jsonl`": (
+        [
+            (OUTLIVING, "what_was_set_aside_is_told_as_far_as_its_file_goes"),
+            (OUTLIVING, "losses_that_are_missing_or_damaged_leave_the_status"),
+        ],
         [],
-        [(OUTLIVING, "what_was_set_aside_is_told_as_far_as_its_file_goes")],
-        [],
-    ),
-    "`0001.losses.jsonl`": (
-        [(OUTLIVING, "losses_that_are_missing_or_damaged_leave_the_status")],
-        [],
-        [(OUTLIVING, "losses_that_are_missing_or_damaged_leave_the_status")],
+        [
+            (OUTLIVING, "what_was_set_aside_is_told_as_far_as_its_file_goes"),
+            (OUTLIVING, "losses_that_are_missing_or_damaged_leave_the_status"),
+        ],
         [],
     ),
     "`0001.skipped.jsonl`": (

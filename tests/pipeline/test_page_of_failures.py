@@ -37,7 +37,7 @@ def blocks(kind: str, page: str = PAGE) -> list[str]:
 
 @pytest.mark.parametrize(
     ("page", "count"),
-    [("when-a-pipeline-fails.md", 5), ("changing-a-pipeline.md", 6), ("from-kafka.md", 3)],
+    [("when-a-pipeline-fails.md", 4), ("changing-a-pipeline.md", 5), ("from-kafka.md", 3)],
 )
 def test_every_command_of_the_page_is_one(
     page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

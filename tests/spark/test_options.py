@@ -286,7 +286,8 @@ def test_the_options_of_the_kafka_source_are_all_there_with_what_to_use() -> Non
         *(f"| `{name}` | the same as `{here}`, in milliseconds |" for name, here in IN_MS.items()),
         *shown(MOVED),
     ]
-    assert rows_after("sink options: from Kafka (checked by a test)") == shown(MOVED_OF_SINK)
+    of_sink_alone = tuple(moved for moved in MOVED_OF_SINK if moved not in MOVED)
+    assert rows_after("sink options: from Kafka (checked by a test)") == shown(of_sink_alone)
 
 
 @pytest.mark.parametrize("moved", MOVED, ids=lambda moved: moved.name)

@@ -73,26 +73,15 @@ def example(name: str, feed: Feed, spark: SparkSession, **names: Any) -> dict[st
     return variables
 
 
-def test_the_examples_of_the_documentation_run(
+def test_the_example_of_values_as_columns_runs(
     spark: SparkSession, feed: Feed, checkpoint: str
 ) -> None:
     document = b'{"id":1,"amount":%d.25,"customer":{"name":"ann"}}'
     feed.publish(["a", "b"], lambda index: document % (index * 200))
-    late = example("valueSchema", feed, spark, ORDERS=feed.name)["late"].collect()
-    assert [(row.name, row._rescued) for row in late] == [("ann", None)]
     seen: list[Any] = []
     streamed = example("schema", feed, spark, ORDERS=feed.name)["orders"]
     run_available(streamed, checkpoint, lambda df, n: seen.extend(df.collect()))
     assert [(row.sequence, str(row.amount)) for row in seen] == [(1, "0.25"), (2, "200.25")]
-
-    stream = f"KV_B{feed.name}"
-    config = {"name": stream, "subjects": [f"$KV.B{feed.name}.>"], "max_msgs_per_subject": 1}
-    assert "error" not in feed.call(f"STREAM.CREATE.{stream}", config)
-    for price in (b'{"price":1.5}', b'{"price":2.5}'):
-        feed.link.request(f"$KV.B{feed.name}.tea", price)
-    prices = example("bucket", feed, spark, PRICES=f"B{feed.name}")["prices"].collect()
-    assert [(row.key, row.price) for row in prices] == [("tea", 2.5)]
-    feed.call(f"STREAM.DELETE.{stream}")
 
 
 def test_the_examples_of_keys_keep_the_latest_and_a_bucket_enriches_a_stream(

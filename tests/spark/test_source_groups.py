@@ -41,12 +41,12 @@ def test_state_per_key_sees_a_group_s_messages_in_order_and_each_once(
             f"{feed.name}.k{key}": [(8, f"m{35 + key}"), (12, f"m{55 + key}")] for key in range(5)
         }
         try:
-            for group, name in zip(groups, ("by_processor", "by_function"), strict=True):
+            for group, keeps_state in zip(groups, (by_processor, by_function), strict=True):
                 work = js.stream(f"{feed.name}-{group}")
                 until_here(lambda work=work: work.info().state.messages == 60, "nobody copies them")  # type: ignore[misc]
                 names = {"ORDERS": feed.name, "billing": group, "100000": "40"}
                 orders = example("group", feed, spark, **names)["orders"]
-                frame = example("state", feed, spark, orders=orders)[name]
+                frame = keeps_state(example("state", feed, spark, orders=orders))
                 seen: dict[str, list[tuple[int, str]]] = {}
 
                 def sink(df: DataFrame, batch_id: int, seen: Any = seen) -> None:
@@ -63,6 +63,33 @@ def test_state_per_key_sees_a_group_s_messages_in_order_and_each_once(
         finally:
             for group in groups:
                 elastic.delete(js, feed.name, group)
+
+
+def by_processor(page: dict[str, Any]) -> DataFrame:
+    frame: DataFrame = page["latest"]
+    return frame
+
+
+def by_function(page: dict[str, Any]) -> DataFrame:
+    """Spark's other way to keep state, by pandas."""
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    pd = peers.package("pandas")
+
+    def last(key: Any, frames: Any, state: Any) -> Any:
+        frame = pd.concat(frames).sort_values("sequence")
+        count = (state.get[0] if state.exists else 0) + len(frame)
+        state.update((count,))
+        yield pd.DataFrame({"subject": key[0], "count": count, "last": frame["text"].iloc[-1:]})
+
+    frame: DataFrame = (
+        page["keyed"]
+        .groupBy("subject")
+        .applyInPandasWithState(
+            last, page["columns"], "n bigint", "Update", GroupStateTimeout.NoTimeout
+        )
+    )
+    return frame
 
 
 @pytest.mark.timeout(400)

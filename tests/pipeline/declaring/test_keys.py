@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,26 @@ SHOWN = {
 }
 
 
+def _shown(default: object) -> str:
+    if isinstance(default, bool):
+        default = "true" if default else "false"
+    elif isinstance(default, float):
+        default = f"{default:g}s"
+    elif isinstance(default, tuple):
+        default = ", ".join(default)
+    return f"`{default}`" if default else ""
+
+
 def table_of_keys() -> str:
-    """Every key, as it stands in the documentation."""
+    """Every key, as it stands in the documentation: a row for those that are next to each other and say the
+    same, and the name of a table before its first key alone."""
     rows = []
     for table, keys in TABLES.items():
-        for key in keys:
-            shown = key.default
-            if isinstance(shown, bool):
-                shown = "true" if shown else "false"
-            elif isinstance(shown, float):
-                shown = f"{shown:g}s"
-            elif isinstance(shown, tuple):
-                shown = ", ".join(shown)
-            default = f"`{shown}`" if shown else ""
+        for (default, doc), same in groupby(keys, key=lambda key: (_shown(key.default), key.doc)):
+            names = [key.name for key in same]
+            name = f"`{SHOWN.get(table, f'[{table}]')}`" if names[0] == keys[0].name else ""
             rows.append(
-                f"| `{SHOWN.get(table, f'[{table}]')}` | `{key.name}` | {default} | {key.doc} |"
+                f"| {name} | {', '.join(f'`{each}`' for each in names)} | {default} | {doc} |"
             )
     return "\n".join(rows)
 

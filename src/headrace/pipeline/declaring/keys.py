@@ -177,6 +177,11 @@ def _expectations(value: Any) -> list[Any]:
 
 _URL: Final = "nats://127.0.0.1:4222"
 
+_LOGIN: Final = tuple(
+    Key(name, _text, "Name and password, token, or file of credentials.", "")
+    for name in ("user", "password", "token", "creds")
+)
+
 TABLES: Final[dict[str, tuple[Key, ...]]] = {
     "pipeline": (
         Key(
@@ -256,11 +261,7 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
     "sinks": (
         Key("from", _filled_text, "The source or view whose rows it gets.", ""),
         Key("format", _filled_text, "Any format that Spark can write a stream to.", ""),
-        Key(
-            "python",
-            _function,
-            "Instead of a format: a function of each batch, its number and, as a third parameter, the run.",
-        ),
+        Key("python", _function, "Instead of a format: a function of each batch."),
         Key("mode", _one_of("append", "update", "complete"), "Spark's output mode.", "append"),
         Key("partition_by", _texts, "Columns that make folders.", ()),
         Key("trigger", parse_trigger, "When this query runs."),
@@ -271,10 +272,7 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
     "metrics": (
         Key("address", _address, "Serve the run's metrics at http://<host:port>/metrics."),
         Key("servers", _texts, "Server URLs: tell it how the run is, for the console.", ()),
-        Key("user", _text, "User name.", ""),
-        Key("password", _text, "Password.", ""),
-        Key("token", _text, "Authentication token.", ""),
-        Key("creds", _text, "File of credentials.", ""),
+        *_LOGIN,
     ),
     "lease": (
         Key(
@@ -292,10 +290,7 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
             15.0,
         ),
         Key("replicas", _count, "Replicas of the bucket, if it is made.", 1),
-        Key("user", _text, "User name.", ""),
-        Key("password", _text, "Password.", ""),
-        Key("token", _text, "Authentication token.", ""),
-        Key("creds", _text, "File of credentials.", ""),
+        *_LOGIN,
     ),
 }
 

@@ -33,8 +33,7 @@ def _subject(value: str) -> str:
 # fmt: off
 REGISTRY_OPTIONS: Final[tuple[Option, ...]] = (
     Option("schemaRegistry", "",
-        "The URL of a schema registry with Confluent's HTTP API, instead of a bucket. Its values begin with "
-        "Confluent's five bytes, unless schemaIdFrom (schemaIdTo) says otherwise.", _url),
+        "The URL of a schema registry with Confluent's HTTP API, instead of a bucket.", _url),
     Option("schemaSubject", "",
         "The registry's subject whose latest version is the schema to read (to write) with, such as "
         "orders-value.", _subject),
@@ -116,12 +115,12 @@ DECODING_OPTIONS: Final[tuple[Option, ...]] = (
         text),
     Option("mode", "permissive",
         "What to do with a value that does not fit: permissive (null, and _rescued has it), dropmalformed "
-        "(no row), or failfast (it is a bad message, and onBadMessage says what happens).",
+        "(no row), or failfast (onBadMessage says what happens).",
         one_of("permissive", "dropmalformed", "failfast")),
     Option("metadataPrefix", "",
         "Put before the names of the source's own columns, where the value has columns of these names.",
         _prefix),
-    Option("avroSchema", "", "The schema to read Avro with, as JSON.", text),
+    Option("avroSchema", "", "The schema to read (to write) Avro with, as JSON.", text),
     Option("descFilePath", "",
         "A protobuf descriptor set, as protoc --include_imports --descriptor_set_out writes it.", text),
     Option("messageName", "", "The full name of the protobuf message.", text),

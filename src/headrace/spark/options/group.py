@@ -107,8 +107,8 @@ def _group(value: str) -> str:
 # fmt: off
 OVERFLOW_OPTIONS: Final[tuple[Option, ...]] = (
     Option("consumer", "",
-        "Take messages from this pull consumer, which has the priority policy overflow, and acknowledge them "
-        "when their batch is committed. Streaming only.", name),
+        "Take messages from this pull consumer, which has the priority policy overflow. Streaming only.",
+        name),
     Option("priorityGroup", "",
         "The priority group of that consumer. Default: its only one.", _group),
     Option("minPending", "",

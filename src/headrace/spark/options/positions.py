@@ -171,8 +171,8 @@ SNAPSHOT_OPTIONS: Final[tuple[Option, ...]] = (
         "Read the latest message of each subject instead of a range, without deleted keys. For batch reads.",
         flag),
     Option("bucket", "",
-        "Read this key-value bucket, with a column key: in a batch read as a table, lastPerSubject of its "
-        "stream; in a stream every change, where a deletion has null values.", name),
+        "Read this key-value bucket, with a column key: in a batch read as a table, in a stream every "
+        "change.", name),
 )
 # fmt: on
 

@@ -256,26 +256,23 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
         "At most this many messages per micro-batch, of the subjects that are read; default: all.",
         at_least(1)),
     Option("maxBytesPerTrigger", "",
-        "At most about this many bytes per micro-batch. An estimate by the mean size of a stream's messages; "
-        "a batch has at least one message.", at_least(1)),
+        "At most about this many bytes per micro-batch, by the mean size of a stream's messages, but one "
+        "message at least.", at_least(1)),
     Option("minOffsetsPerTrigger", "",
         "Wait for this many messages before the next micro-batch begins. Ignored under availableNow.",
         at_least(1)),
     Option("maxTriggerDelay", "15m",
-        "How long after a micro-batch the next one waits for minOffsetsPerTrigger; then it takes what there "
-        "is.", seconds),
+        "How long after a micro-batch the next one waits for minOffsetsPerTrigger.", seconds),
     Option("failOnDataLoss", "true",
         "Fail when messages were removed before they were read; false: continue without them.", flag),
     Option("onStreamReset", "",
-        "What a streaming query does when its stream has not the message that the query read last, or when "
-        "that is gone from a stream that was made again: fail; continue with the messages stored after that "
-        "one, none read twice; or read from the earliest or the latest message that is there. Default: fail, "
-        "or continue with failOnDataLoss=false. A batch read always fails.",
+        "What a streaming query does when its stream is not the same: fail, or read on with continue, "
+        "earliest or latest. Default: fail, or continue with failOnDataLoss=false. A batch read always "
+        "fails.",
         one_of("fail", CONTINUE, EARLIEST, LATEST)),
     Option("onBadMessage", "fail",
-        "What to do with a message that makes no row (a subject that is not UTF-8, a malformed header): "
-        "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.",
-        bad_rule),
+        "What to do with a message that makes no row: fail, skip, or deadletter:<subject>, which publishes "
+        "it to that subject of a stream.", bad_rule),
     Option("splitBy", "sequence",
         "Tasks take contiguous sequences, or whole partitions (order per key inside a task).",
         one_of("sequence", "partition")),
@@ -289,7 +286,7 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
     Option("minPartitions", "",
         "At least this many tasks per batch, however few messages there are; not for splitBy=partition.",
         at_least(1)),
-    Option("minMessagesPerTask", "50000", "Limits the tasks so that each reads at least this many messages.",
+    Option("minMessagesPerTask", "50000", "Each task reads at least this many messages.",
         at_least(1)),
     Option("includeHeaders", "false", "Add the column headers.", flag),
     Option("includeMarkers", "false",

@@ -240,6 +240,7 @@ _CLIENT: Final = (
     Moved("kafka.sasl.", _LOGIN),
     Moved("kafka.ssl.", _LOGIN),
 )
+_RETRIES: Final = "use 'reconnectTimeout', how long to go on trying: pauses grow from 0.1 to 5 s"
 _OTHERS: Final = Moved("kafka.", "a NATS client has other options, those of the connection")
 MOVED: Final = (
     Moved("subscribe", "use 'stream' for streams, 'subjects' for a part of their subjects"),
@@ -248,14 +249,8 @@ MOVED: Final = (
         "assign",
         "use 'subjects', or splitBy=partition with 'partitions', or 'group' for the partitions of a group",
     ),
-    Moved(
-        "fetchOffset.numRetries",
-        "use 'reconnectTimeout', how long to go on trying: with pauses from a tenth of a second to five",
-    ),
-    Moved(
-        "fetchOffset.retryIntervalMs",
-        "use 'reconnectTimeout', how long to go on trying: the pauses grow by themselves",
-    ),
+    Moved("fetchOffset.numRetries", _RETRIES),
+    Moved("fetchOffset.retryIntervalMs", _RETRIES),
     Moved("maxRecordsPerPartition", "use 'minMessagesPerTask' and 'maxTasks', which size tasks"),
     Moved("groupIdPrefix", "leave it out: reading needs no group; 'durable' shows the progress"),
     Moved(

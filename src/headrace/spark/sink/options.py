@@ -128,31 +128,27 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
         "The key-value bucket to write to, instead of a stream and a subject; needs 'key'.", name),
     Option("key", "",
         "Store the latest value of each key alone: the column, or columns, of which the bucket's keys or the "
-        "subjects are made. Of a batch's rows with one key the last is stored; a null value deletes the key.",
-        _columns),
+        "subjects are made.", _columns),
     Option("order", "",
-        "With 'key': the columns that tell which row is the last, in a batch and across batches: whole "
-        "numbers, dates, timestamps. Default: the later batch, and in it a column sequence, or the order of "
-        "tasks and of their rows.", _columns),
+        "With 'key': the columns that tell which row is the last, across batches, too. Default: the later "
+        "batch, and in it a column sequence, or the order of tasks and of their rows.", _columns),
     Option("valueFormat", "",
         "The payload: raw takes the column data; json, arrow (an IPC stream of one row), avro and protobuf "
         "encode all columns but subject, headers, msg_id and ttl. Default: raw with a column data, otherwise "
         "json.", one_of("raw", "json", "arrow", "avro", "protobuf")),
-    Option("avroSchema", "", "The schema of valueFormat=avro, as JSON.", text),
+    Option("avroSchema", "", "The schema to read (to write) Avro with, as JSON.", text),
     Option("descFilePath", "",
-        "The descriptor set of valueFormat=protobuf, as protoc --include_imports --descriptor_set_out writes "
-        "it.", text),
+        "A protobuf descriptor set, as protoc --include_imports --descriptor_set_out writes it.", text),
     Option("messageName", "", "The full name of the protobuf message.", text),
     Option("schemaId", "",
         "The id of the schema, a number that each message tells its readers; a registry knows its own.",
         _schema_id),
     Option("schemaIdTo", "",
-        "Where a message has its schema's id: header (schema-id), or confluent (a zero and four bytes before "
-        "the value). Default: header, and confluent with a registry.", one_of("header", "confluent")),
+        "Where a message has its schema's id, as with schemaIdFrom.", one_of("header", "confluent")),
     *REGISTRY_OPTIONS,
     Option("delivery", "atLeastOnce",
-        "atLeastOnce, dedupe (the stream drops what it has already, within its duplicate window) or "
-        "exactlyOnce (atomic batches behind a marker).", one_of("atleastonce", "dedupe", "exactlyonce")),
+        "atLeastOnce, dedupe (within the stream's duplicate window) or exactlyOnce.",
+        one_of("atleastonce", "dedupe", "exactlyonce")),
     Option("sinkId", "",
         "The name of this sink, under which exactlyOnce keeps its markers and dedupe makes message ids. It "
         "outlives checkpoints. Required for exactlyOnce.", _sink_id),
@@ -165,8 +161,7 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
     Option("rowsPerAtomicBatch", str(ROWS_PER_BATCH_MAX),
         f"Rows that exactlyOnce stores together, at most {ROWS_PER_BATCH_MAX}.", _rows),
     Option("onBadRow", "fail",
-        "What to do with a row that makes no message (an invalid subject, a payload that is too large): "
-        "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.", bad_rule),
+        "What to do with a row that makes no message: fail, skip, or deadletter:<subject>.", bad_rule),
     Option("maxInFlight", "8000",
         "At most so many messages of a task wait for their acks together; fewer where acks are slow.",
         at_least(1)),
