@@ -35,6 +35,7 @@ napoleon_use_ivar = True  # fields are described once, with their class
 # Names of fields in descriptions are no links; several classes have one of a name.
 suppress_warnings = ["ref.python"]
 
+autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
