@@ -444,6 +444,27 @@ def test_an_interrupt_while_java_ends_leaves_no_list(environment: dict[str, str]
     assert names(archive) == []
 
 
+def test_a_java_whose_maker_was_killed_is_waited_for_and_leaves_nothing(
+    real: tuple[ClassArchive, str], tmp_path: Path
+) -> None:
+    archive, java = real
+    hangs, told = tmp_path / "hangs", tmp_path / "told"
+    os.mkfifo(told)
+    hangs.write_text(
+        "#!/bin/sh\nfor each; do case $each in *File=*.part) echo half > ${each#*=};; esac; done\n"
+        f"read line < {told}\n"
+    )
+    hangs.chmod(0o700)
+    command = [sys.executable, "-m", class_archive.__name__, str(archive.file)]
+    with subprocess.Popen([*command, str(list_of(archive, killed())), str(hangs)]) as maker:
+        until_here(lambda: list(archive.file.parent.glob(".*.part")), within=60)
+        maker.kill()
+    assert not make(archive.file, listed_in(archive), java)
+    told.write_text("end\n")  # it is read: then it ends
+    until_here(lambda: make(archive.file, listed_in(archive), java), within=60)
+    assert names(archive) == sorted([archive.file.name, archive.file.with_suffix(SIZE).name])
+
+
 def test_a_maker_that_has_waited_for_another_makes_none_beside_a_third(
     real: tuple[ClassArchive, str],
 ) -> None:

@@ -253,9 +253,11 @@ def keep(listed: Path, java: str, class_path: str) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[Path | None]:
-    """One at a time makes archives, by a file that holds why the last one failed. None: not this one."""
-    tried = folder / "making"
+def _alone(tried: Path) -> Iterator[int | None]:
+    """One at a time makes archives, by a file that holds why the last one failed. None: not this one.
+
+    The descriptor of the file is the lock, also for whoever inherits it.
+    """
     with opened(tried, "a", PRIVATE) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -264,18 +266,19 @@ def _alone(folder: Path) -> Iterator[Path | None]:
             return
         # One that has ended meanwhile has removed it: whoever comes next locks another file.
         is_there = tried.exists() and os.path.samestat(os.fstat(file.fileno()), tried.stat())
-        yield tried if is_there else None
+        yield file.fileno() if is_there else None
 
 
 def make(archive: Path, listed: Path, java: str) -> bool:
     """Make the archive of a list of classes; ``CLASSPATH`` has where they are. Whether it is there now."""
+    tried = archive.parent / "making"
     try:
-        with _alone(archive.parent) as tried:
-            if tried is None:
+        with _alone(tried) as lock:
+            if lock is None:
                 return False
             if not is_whole(archive):
                 _clear(archive.parent, listed)
-                _dump(archive, listed, java)
+                _dump(archive, listed, java, lock)
             tried.unlink()
     except (subprocess.SubprocessError, OSError) as error:  # such as: no room is left
         _remove(listed)  # then there is for the note
@@ -286,15 +289,23 @@ def make(archive: Path, listed: Path, java: str) -> bool:
     return True
 
 
-def _dump(archive: Path, listed: Path, java: str) -> None:
-    """Have Java make it, and try it. Raises OSError, SubprocessError."""
+def _dump(archive: Path, listed: Path, java: str, lock: int) -> None:
+    """Have Java make it, and try it. Raises OSError, SubprocessError.
+
+    Java has the lock, too: it goes on where this process is killed, and whoever cleared up before its end
+    would not find what it leaves.
+    """
     with replacing(archive) as partial:
         given = f"-XX:SharedArchiveFile={partial}"
         dump = ["-Xshare:dump", f"-XX:SharedClassListFile={listed}", given]
         trial = ["-Xshare:on", "-XX:+VerifySharedSpaces", given, "-version"]
         for each in (dump, trial):
             subprocess.run(  # noqa: S603
-                [java, *_MAKING, *each], check=True, capture_output=True, timeout=_MADE_S
+                [java, *_MAKING, *each],
+                check=True,
+                capture_output=True,
+                timeout=_MADE_S,
+                pass_fds=(lock,),
             )
         partial.chmod(PRIVATE)
     write_whole(archive.with_suffix(SIZE), b"%d" % archive.stat().st_size)
