@@ -167,8 +167,8 @@ class Worker:
         Cancelling ends at once, after the jobs were given back, if the service answers within 2 s; otherwise
         others get them when their leases expire.
 
-        Raises JobsError: the service refuses to hand out jobs, or the queue's client was closed. If the
-        consumer is pushed to from now on (412), the current jobs are finished first.
+        Raises JobsError: the service refuses to hand out jobs. If the consumer is pushed to from now on
+        (412), the current jobs are finished first.
         """
         with stopped_by((signal.SIGTERM,), self._signalled):
             await self._serve()
