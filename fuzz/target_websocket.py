@@ -119,7 +119,9 @@ OPTIONS = WebSocketOptions(port=0, same_origin=True)
 def play(data: bytes, cuts: list[int]) -> tuple[bytes, int]:
     """What a connection hears of ``data``, and how many there were."""
     Above.made = []
-    pump: Any = SimpleNamespace(loop=LOOP, slices=SLICES, connections_max=10, connections={})
+    pump: Any = SimpleNamespace(
+        loop=LOOP, slices=SLICES, connections_max=10, connections={}, is_ending=False
+    )
     listener = WebSocketListener(pump, OPTIONS, 1024)
     socket: Any = listener._accept()
     transport: Any = Transport()

@@ -8,6 +8,8 @@ import struct
 from types import TracebackType
 from typing import Self
 
+from listening import HOST, Listening
+
 
 class ChaosProxy:
     """Forwards TCP to ``host:port``. ``reset()`` cuts every connection with RST, ``swallow()`` turns
@@ -18,30 +20,27 @@ class ChaosProxy:
         self._target = (host, port)
         self._scheme = scheme
         self._pipes: set[_Pipe] = set()
-        self._server: asyncio.Server | None = None
+        self._listening: Listening | None = None
         self.port = 0
         self.accepted = 0
         self.is_frozen = False
 
     @property
     def url(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self.port}"
+        return f"{self._scheme}://{HOST}:{self.port}"
 
     async def __aenter__(self) -> Self:
         await self.come_back()
         return self
 
     async def come_back(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listening = await Listening(self._serve, self.port).listen()
+        self.port = self._listening.port
 
     async def go_away(self) -> None:
-        assert self._server is not None
-        self._server.close()
+        assert self._listening is not None
         self.reset()
-        while self._pipes:
-            await asyncio.sleep(0.001)
-        await self._server.wait_closed()
+        await self._listening.close()
 
     async def __aexit__(
         self,
@@ -65,11 +64,7 @@ class ChaosProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        try:
-            up_reader, up_writer = await asyncio.open_connection(*self._target)
-        except OSError:
-            writer.close()
-            return
+        up_reader, up_writer = await asyncio.open_connection(*self._target)
         pipe = _Pipe(writer, up_writer)
         pipe.swallowing = self.is_frozen
         self._pipes.add(pipe)
@@ -77,6 +72,7 @@ class ChaosProxy:
             await asyncio.gather(pipe.pump(reader, up_writer), pipe.pump(up_reader, writer))
         finally:
             self._pipes.discard(pipe)
+            up_writer.transport.abort()
 
 
 class _Pipe:

@@ -22,6 +22,7 @@ from certificates import self_signed
 from children import end_with_us
 from headrace.jobs import limits
 from headrace.jobs.client import AsyncJobsClient
+from listening import HOST, Listening
 
 __all__ = ["ATTACKS", "Attacking", "Neighbour", "Victim", "serving", "trusting"]
 
@@ -201,31 +202,18 @@ async def handshakes(victim: Victim, tell: Tell) -> None:
 async def silent_endpoints(victim: Victim, tell: Tell) -> None:
     """Consumers with all the concurrency they may have, whose endpoint reads and never answers."""
 
-    calls: list[asyncio.StreamWriter] = []
-
     async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        calls.append(writer)
         tell()
-        try:
-            await closed(reader)
-        finally:
-            writer.transport.abort()  # also of one that was called when the others had been ended
+        await closed(reader)
 
-    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, victim.http() as http:
+    async with Listening(swallow) as silent, victim.http() as http:
         await channel(http, "silent")
         for number in range(5):
-            form = {"type": "push", "token": "kt", "callbackUrl": f"http://127.0.0.1:{port}/"}
+            form = {"type": "push", "token": "kt", "callbackUrl": f"http://{HOST}:{silent.port}/"}
             settings = {"concurrency": limits.PUSH_CONCURRENCY_MAX, "timeout_s": 300}
             await consumer(http, "silent", f"h{number}", form, settings)
-        try:
-            while True:
-                await publish(http, "silent")
-        finally:
-            server.close()  # or calls would come that nobody ends
-            for call in calls:
-                call.transport.abort()
+        while True:
+            await publish(http, "silent")
 
 
 async def big_batches(victim: Victim, tell: Tell) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from listening import HOST, Listening
+
 __all__ = ["Call", "Endpoint", "answer"]
 
 
@@ -40,9 +42,8 @@ class Endpoint:
     async def __aenter__(self) -> Endpoint:
         self._arrived = asyncio.Condition()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listening = await Listening(self._serve, self.port).listen()
+        self.port = self._listening.port
         return self
 
     async def __aexit__(
@@ -51,17 +52,11 @@ class Endpoint:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        await self._listening.close()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook?x=1"
+        return f"http://{HOST}:{self.port}/hook?x=1"
 
     async def wait_for(self, calls: int, timeout_s: float = 10.0) -> list[Call]:
         """Until so many calls have arrived."""
@@ -74,14 +69,9 @@ class Endpoint:
         for writer in self._writers:
             writer.transport.abort()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.add(writer)
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -91,11 +81,8 @@ class Endpoint:
                 }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 await self._handle(Call(head[0].split(" ")[1], headers, body), writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
         finally:
             self._writers.discard(writer)
-            writer.close()
 
     async def _handle(self, call: Call, writer: asyncio.StreamWriter) -> None:
         self.running += 1

@@ -21,6 +21,7 @@ from typing import Any, Final
 import peers
 from headrace import sync
 from headrace.errors import JetStreamApiError
+from listening import Listening
 from waiting import until_here
 
 __all__ = ["Cable", "Cluster", "Clusters", "Node", "SickServersError"]
@@ -65,14 +66,10 @@ class Cable:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
-        server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
-        self.port: int = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._over.wait()
-        server.close()
-        self._drop()
-        while self._writers:
-            await asyncio.sleep(0.001)
+        async with Listening(self._forward) as listening:
+            self.port: int = listening.port
+            self._ready.set()
+            await self._over.wait()
 
     def _drop(self) -> None:
         self._cut = False
@@ -89,10 +86,7 @@ class Cable:
             finally:
                 far_writer.transport.abort()
                 self._writers.discard(far_writer)
-        except OSError:
-            pass  # nobody is there: the one who called learns it by its end
         finally:
-            writer.transport.abort()
             self._writers.discard(writer)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,6 +8,7 @@ answered within 250 ms, the next is asked, too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -15,12 +16,29 @@ from ipaddress import ip_address
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeAlias, cast
 
-__all__ = ["Target", "connect_first", "connect_to", "start_tls"]
+__all__ = ["Target", "connect_first", "connect_to", "start_tls", "stop_listening"]
 
 Target: TypeAlias = tuple[socket.AddressFamily, Any]
 """A family and an address in it, as sockets take it."""
 
 _STAGGER_S: Final = 0.25
+_TURNS_OF_ACCEPTING: Final = 4
+"""asyncio accepts in one turn of the loop, makes a transport in the next, and tells the protocol of it in a
+third, which may close it in a fourth."""
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """Close a server once whatever it has accepted is a connection.
+
+    asyncio has a task for each that it accepts. Where the server is closed before that has run, or the loop,
+    the task ends without a word and leaves the socket open: the client waits for somebody who is not there.
+    """
+    for listener in server.sockets:
+        with contextlib.suppress(NotImplementedError):  # a loop that does not accept by readers
+            server.get_loop().remove_reader(listener.fileno())
+    for _ in range(_TURNS_OF_ACCEPTING):
+        await asyncio.sleep(0)
+    server.close()
 
 
 async def connect_to(host: str, port: int) -> socket.socket:

@@ -31,6 +31,7 @@ from headrace.errors import (
     ServerError,
 )
 from headrace.subjects import SubjectFilter
+from listening import Listening
 from waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -42,7 +43,6 @@ async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     await reader.readuntil(b"PING\r\n")
     writer.write(b"PONG\r\n")
     await reader.read()
-    writer.close()
 
 
 async def test_replies_come_below_the_inbox_prefix_permitted() -> None:
@@ -144,16 +144,13 @@ async def test_a_first_connection_may_wait_for_its_server(free_port: int) -> Non
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tried.release()
-        writer.close()
 
-    hanging_up = await asyncio.start_server(hang_up, "127.0.0.1", free_port)
-    connecting = asyncio.ensure_future(_opened(url, retry_first_connect=True, **fast))
-    async with asyncio.timeout(10):
-        for _ in range(3):
-            await tried.acquire()
-    assert not connecting.done()
-    hanging_up.close()
-    await hanging_up.wait_closed()
+    async with Listening(hang_up, free_port):
+        connecting = asyncio.ensure_future(_opened(url, retry_first_connect=True, **fast))
+        async with asyncio.timeout(10):
+            for _ in range(3):
+                await tried.acquire()
+        assert not connecting.done()
     async with Broker(port=free_port):
         connection = await asyncio.wait_for(connecting, 5)
         await connection.flush()
@@ -233,9 +230,8 @@ async def test_a_drain_gives_up_on_who_does_not_take_its_messages() -> None:
 
 async def test_a_drain_gives_up_on_a_server_that_is_silent_and_says_so() -> None:
     events: list[Event] = []
-    async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
-        url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        connection = await connect(url, drain_timeout=0.1, on_event=events.append)
+    async with Listening(deaf) as server:
+        connection = await connect(server.url, drain_timeout=0.1, on_event=events.append)
         await connection.drain()
         assert connection.is_closed
         (late,) = [e.error for e in events if isinstance(e, ErrorEvent)]
@@ -245,25 +241,20 @@ async def test_a_drain_gives_up_on_a_server_that_is_silent_and_says_so() -> None
         assert f"TimeoutError({told!r})" in str(
             next(e for e in events if isinstance(e, ErrorEvent))
         )
-        await asyncio.sleep(0)
 
 
 async def test_a_flush_that_is_not_answered_times_out() -> None:
-    async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with connect(f"nats://127.0.0.1:{port}") as connection:
-            with pytest.raises(TimeoutError, match=r"did not answer a PING within 0\.05 s"):
-                await connection.flush(0.05)
-        await asyncio.sleep(0)
+    async with Listening(deaf) as server, connect(server.url) as connection:
+        with pytest.raises(TimeoutError, match=r"did not answer a PING within 0\.05 s"):
+            await connection.flush(0.05)
 
 
 async def test_pings_that_go_unanswered_end_the_link() -> None:
     events: list[Event] = []
 
-    async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with Listening(deaf) as server:
         connection = await connect(
-            f"nats://127.0.0.1:{port}",
+            server.url,
             ping_interval=0.02,
             max_pings_out=3,
             reconnect=False,
@@ -272,7 +263,6 @@ async def test_pings_that_go_unanswered_end_the_link() -> None:
         await until(lambda: connection.is_closed)
         assert "3 pings went unanswered" in str(events[-1].reason)  # type: ignore[attr-defined]
         await connection.close()
-        await asyncio.sleep(0)
 
 
 async def test_nothing_is_buffered_while_disconnected_if_so_asked(free_port: int) -> None:

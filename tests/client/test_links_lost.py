@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,35 +24,12 @@ from headrace.errors import (
     HeadraceError,
     ServerError,
 )
+from listening import Listening, Serve
 from waiting import elapse
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 INFO = b'INFO {"server_id":"X","headers":true,"max_payload":1000}\r\n'
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[str]:
-    tasks: list[asyncio.Task[None]] = []
-
-    async def each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.append(task)
-        try:
-            await serve(reader, writer)
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(each, "127.0.0.1", 0)
-    async with server:
-        yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -98,8 +74,8 @@ async def test_a_server_too_busy_for_our_credentials_is_tried_again() -> None:
             back.set()
 
     async with (
-        serving(serve) as url,
-        connect(url, user="u", password="p", reconnect_wait=0.01, on_event=on_event),
+        Listening(serve) as server,
+        connect(server.url, user="u", password="p", reconnect_wait=0.01, on_event=on_event),
     ):
         await asyncio.wait_for(back.wait(), 5)
     assert came == 5
@@ -112,8 +88,8 @@ async def test_an_old_error_is_not_taken_for_the_reason_of_a_loss() -> None:
         await reader.readuntil(b"PING\r\n")
 
     events: list[Event] = []
-    async with serving(serve) as url:
-        connection = await connect(url, on_event=events.append, reconnect_wait=5)
+    async with Listening(serve) as server:
+        connection = await connect(server.url, on_event=events.append, reconnect_wait=5)
         with pytest.raises(HeadraceError):
             await connection.flush(2)
         lost = [event for event in events if isinstance(event, Disconnected)]
@@ -190,8 +166,8 @@ async def test_closing_that_is_cancelled_leaves_no_socket() -> None:
         await welcome(reader, writer)
         await asyncio.Event().wait()  # and reads no more
 
-    async with serving(serve) as url:
-        connection: Connection = await connect(url)
+    async with Listening(serve) as server:
+        connection: Connection = await connect(server.url)
         for _ in range(16_000):
             connection.publish_nowait("a", bytes(1000))
         closing = asyncio.ensure_future(connection.close())
@@ -218,6 +194,6 @@ async def test_a_tls_handshake_that_cannot_succeed_names_the_option(
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with serving(serve or silent) as url:
+    async with Listening(serve or silent) as server:
         with pytest.raises(ConnectFailedError, match=hint):
-            await connect(url, **options)
+            await connect(server.url, **options)

@@ -33,6 +33,7 @@ from headrace.errors import (
     TimeoutUnknownError,
     UnsentError,
 )
+from listening import Listening
 from waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
@@ -463,11 +464,9 @@ async def test_what_a_silent_server_did_not_take_is_told(
         await reader.readuntil(b"PING\r\n")
         writer.write(b"PONG\r\n")
         await reached.wait()
-        writer.close()
 
-    async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        connection = await connect(f"nats://127.0.0.1:{port}")
+    async with Listening(deaf) as server:
+        connection = await connect(server.url)
         events = connection.events()
         await connection.publish("large", b"x" * 20_000_000)
         await connection.close()

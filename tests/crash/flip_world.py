@@ -16,7 +16,7 @@ from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import FILE_HEADER_BYTES, decode_file_header
 from headrace.broker.store.format.record import CRC_BYTES, HEAD, HEAD_BYTES, MARK, U32, scan
 from headrace.broker.store.meta.journal import MAGIC
-from headrace.broker.store.meta.meta import UNSETTLED
+from headrace.broker.store.meta.spare import UNSETTLED
 from headrace.message import StoredMessage
 from jetstream_world import Client, Received, World
 

@@ -172,6 +172,29 @@ def test_a_lost_record_of_a_deletion_brings_nothing_back(key: str, again: bool) 
     assert place.client.info()["error"]["err_code"] == 10014
 
 
+def test_a_stream_whose_deletion_only_the_copy_of_later_knows_stays_deleted() -> None:
+    place = Place()
+    place.client.stream("A", subjects=["s"])
+    place.client.stream("B", subjects=["b"])
+    place.world.advance(1)
+    before = place.fs.content(JOURNAL)
+    place.client.api("STREAM.DELETE.A")
+    place.client.stream("C", subjects=["s"])
+    place.storage.meta.keep_beside("much", "B")
+    size = 0
+    while size <= (size := len(place.fs.content("/s/meta/spare"))):
+        place.storage.meta.put("much", bytes(100_000))
+        place.storage.flush(lambda error: None)
+    fs = place.stop()
+    fs.overwrite(JOURNAL, before)
+    place.start(fs)
+    assert place.client.api("STREAM.NAMES")["streams"] == ["B", "C"]
+    assert any("the deletion of 'A'" in what for what in place.report)
+    assert place.client.put(b"s", b"x")["stream"] == "C"
+    place.start(place.stop())
+    assert (place.client.api("STREAM.NAMES")["streams"], place.report) == (["B", "C"], [])
+
+
 def test_a_lost_record_of_a_consumers_deletion_does_not_bring_it_back() -> None:
     for key in ("consumer/S/C", "state/S/C"):
         for old in (False, True):

@@ -11,6 +11,7 @@ from typing import Any, Self
 from headrace.wire import frames
 from headrace.wire.headers import parse_headers
 from headrace.wire.parser import Parser
+from listening import Listening
 
 __all__ = ["Call", "ListeningProxy", "Store"]
 
@@ -41,15 +42,14 @@ class ListeningProxy:
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._listening = Listening(self._serve)
         self.calls: list[Call] = []
         self.stores: list[Store] = []
         self.url = ""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        await self._listening.listen()
+        self.url = self._listening.url
         return self
 
     async def __aexit__(
@@ -58,23 +58,17 @@ class ListeningProxy:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
-        while self._writers:
-            await asyncio.sleep(0.001)
+        await self._listening.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection(*self._target)
-        self._writers |= {writer, up_writer}
         try:
             await asyncio.gather(
                 self._pump(reader, up_writer, Parser.for_server()),
                 self._pump(up_reader, writer, None),
             )
         finally:
-            self._writers -= {writer, up_writer}
+            up_writer.transport.abort()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, parser: Parser | None

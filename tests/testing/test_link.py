@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from headrace import Broker, connect, sync
 from headrace.errors import ConfigurationError
 from headrace.testing import Link
+from late_comers import TURNS, is_hung_up_on
 
 
 @pytest.fixture
@@ -86,6 +88,28 @@ def test_a_cut_ends_both_ends_and_accepts_no_others(listener: socket.socket) -> 
         link._thread.join(30)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", int(link.url.rpartition(":")[2])))
+
+
+@pytest.mark.parametrize("turns", TURNS)
+def test_whoever_is_accepted_while_it_ends_is_hung_up_on(
+    turns: int, listener: socket.socket
+) -> None:
+    link = Link(url_of(listener), 0.01)
+
+    async def life() -> bool:
+        listening = threading.Event()
+        running = asyncio.create_task(link._run(listening))
+        while not listening.is_set():
+            await asyncio.sleep(0)
+
+        async def end() -> None:
+            link.cut()
+            await running
+
+        return await is_hung_up_on(int(link.url.rpartition(":")[2]), turns, end)
+
+    with asyncio.Runner(loop_factory=lambda: link._loop) as runner:
+        assert runner.run(life())
 
 
 def test_a_server_that_is_not_there_ends_the_connection() -> None:

@@ -18,6 +18,7 @@ import uvloop
 from certificates import self_signed
 from headrace.web.asgi import AsgiServer
 from headrace.web.connections import ConnectionLimits
+from late_comers import TURNS, is_hung_up_on
 
 HALF_A_HEAD = b"POST /x HTTP/1.1\r\nHost: a\r\n"
 HALF_A_BODY = HALF_A_HEAD + b"Content-Length: 10\r\n\r\n12345"
@@ -88,6 +89,20 @@ class Client:
 
     def close(self) -> None:
         self._writer.transport.abort()
+
+
+@pytest.mark.parametrize("turns", TURNS)
+@pytest.mark.parametrize("is_secure", [False, True])
+async def test_whoever_is_accepted_while_a_server_ends_is_hung_up_on(
+    turns: int, is_secure: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    context = tls[0] if is_secure else None
+    server = AsgiServer(reads_its_body, ConnectionLimits(5), tls=context)  # type: ignore[arg-type]
+    server.lifespan = server.config.lifespan_class(server.config)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    await server.startup([listener])
+    assert await is_hung_up_on(port, turns, server.shutdown)
 
 
 @pytest.mark.parametrize("half", [b"", HALF_A_HEAD, HALF_A_BODY], ids=["silent", "head", "body"])

@@ -13,6 +13,7 @@ import pytest
 from headrace.web import pages
 from headrace.web.connections import ConnectionLimits
 from headrace.web.pages import Page, PageServer, PageThread, plain
+from late_comers import TURNS, is_hung_up_on
 from waiting import until
 
 
@@ -66,6 +67,12 @@ async def test_a_page_is_answered_at_once_or_later(answer: object) -> None:
 async def test_bad_requests_are_told_what_is_accepted(said: bytes, status: int) -> None:
     async with serving(PageServer(at_once)) as port:
         assert (await ask(port, said)).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_whoever_is_accepted_while_a_server_ends_is_hung_up_on(turns: int) -> None:
+    server = await PageServer(at_once).listen("127.0.0.1", 0)
+    assert await is_hung_up_on(server.port, turns, server.close)
 
 
 async def test_a_page_that_fails_is_a_500_and_told_to_the_loop() -> None:

@@ -12,6 +12,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from ..errors import ConfigurationError
+from ..sockets import stop_listening
 
 __all__ = ["Link"]
 
@@ -74,7 +75,7 @@ class Link:
         self._random = random or random_module.Random()
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
@@ -118,27 +119,30 @@ class Link:
             self._loop.call_soon_threadsafe(self._over.set)
 
     async def _run(self, listening: threading.Event) -> None:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.url = f"{self._scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         listening.set()
         await self._over.wait()
-        server.close()
-        for each in tuple(self._connections):
-            each.cancel()
-        if self._connections:
-            await asyncio.wait(self._connections)
+        await stop_listening(server)
+        connections = dict(self._connections)
+        for task, writer in connections.items():
+            task.cancel()
+            writer.transport.abort()  # its task may not have begun
+        if connections:
+            await asyncio.wait(connections)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = self._loop.create_task(self._serve(reader, writer))
+        self._connections[task] = writer
+        task.add_done_callback(self._connections.pop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
         try:
             await self._forward(reader, writer)
-        except (OSError, asyncio.CancelledError):
-            pass  # the server is gone, or we end: the client sees its connection end
+        except OSError:
+            pass  # the server is gone: the client sees its connection end
         finally:
             writer.transport.abort()
-            self._connections.discard(task)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection(*self._target)

@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from ..sockets import start_tls
+from ..sockets import start_tls, stop_listening
 from .connections import SWEEP_S, ConnectionLimits, Stage, Waiting, address_of
 
 __all__ = ["AsgiServer", "has_left"]
@@ -90,6 +90,9 @@ class AsgiServer(uvicorn.Server):
         """End: nothing new is accepted, what is in progress has its time."""
         if self._sweep is not None:
             self._sweep.cancel()
+        self.waiting.end()
+        for server in self.servers:
+            await stop_listening(server)
         self.waiting.drop_all(Stage.HANDSHAKE)
         await super().shutdown(sockets)
 

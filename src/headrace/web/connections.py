@@ -76,6 +76,7 @@ class Waiting(Generic[C]):
         self.limits = limits
         self._now = now
         self._drop = drop
+        self._is_over = False
         self._addresses: dict[C, str] = {}
         self._counts: dict[str, int] = {}
         # Of each stage the connection that has waited longest comes first.
@@ -94,8 +95,8 @@ class Waiting(Generic[C]):
 
         ``address`` "" is not counted.
         """
-        room = True
-        if address and self._counts.get(address, 0) >= self.limits.address_max:
+        room = not self._is_over
+        if room and address and self._counts.get(address, 0) >= self.limits.address_max:
             room = self._make_room(address)
         if room and len(self._addresses) >= self.limits.connections_max:
             room = self._make_room("")
@@ -137,6 +138,10 @@ class Waiting(Generic[C]):
                 self._end(connection)
                 dropped += 1
         return dropped
+
+    def end(self) -> None:
+        """Take in no more: the server ends, and the loop may have accepted some that it does not have yet."""
+        self._is_over = True
 
     def drop_all(self, stage: Stage | None = None) -> None:
         """Drop every connection, or those that wait for ``stage``."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 from urllib.parse import SplitResult, urlsplit
 
+from ..sockets import stop_listening
 from .connections import SWEEP_S, ConnectionLimits, Waiting, address_of
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class PageServer:
         """Stop listening, and end what is being served."""
         if self._server is None:
             return
-        self._server.close()
+        self.waiting.end()
+        await stop_listening(self._server)
         if self._sweep is not None:
             self._sweep.cancel()
         for task in self._tasks:

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from headrace.broker import Broker, BrokerOptions
+from headrace.broker.server.config.options import WebSocketOptions
 from headrace.broker.server.connections import connection as connection_module
 from headrace.errors import ConfigurationError
+from late_comers import TURNS, is_hung_up_on
 from waiting import until
 
 PLAIN = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
@@ -62,6 +64,19 @@ async def test_a_message_travels_from_socket_to_socket(no_leaks: None) -> None:
         assert await one.ask(b"") == b"MSG orders.new 7 5\r\nhello\r\n"
         await one.close()
         await two.close()
+
+
+@pytest.mark.parametrize("turns", TURNS)
+@pytest.mark.parametrize("carrier", ["nats", "websocket"])
+async def test_whoever_is_accepted_while_a_broker_stops_is_hung_up_on(
+    carrier: str, turns: int, no_leaks: None
+) -> None:
+    broker = Broker(port=0, websocket=WebSocketOptions(port=0))
+    await broker.start()
+    url = broker.client_url if carrier == "nats" else broker.websocket_url
+    assert url is not None
+    port = int(url.rpartition(":")[2])
+    assert await is_hung_up_on(port, turns, broker.stop)
 
 
 async def test_stopping_with_clients_connected_closes_them_and_leaves_nothing(

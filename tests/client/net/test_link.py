@@ -15,6 +15,7 @@ from certificates import self_signed
 from headrace.client import connect
 from headrace.client.events import Disconnected, ErrorEvent, Event, LameDuck
 from headrace.errors import AuthorizationError, ConnectFailedError, HeadraceError
+from listening import Listening
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -41,9 +42,8 @@ async def speaking(*words: bytes, hang: bool = False) -> AsyncIterator[str]:
         writer.close()
         ended.set()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with Listening(serve) as server:
+        yield server.url
         await asyncio.wait_for(ended.wait(), 5)
 
 

@@ -22,6 +22,7 @@ from headrace.client import Connection, connect
 from headrace.client.events import Disconnected, Event, Reconnected
 from headrace.client.net.liveness import LAST_LOOK_S, Doubt
 from headrace.errors import DisconnectedError, TimeoutUnknownError
+from listening import Listening
 from waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
@@ -162,17 +163,16 @@ async def test_a_server_that_speaks_of_something_else_is_not_given_up() -> None:
                     await reader.read(1000)
         while await reader.read(1000):
             pass
-        writer.close()
 
-    async with await asyncio.start_server(slow, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with connect(f"nats://127.0.0.1:{port}", reconnect=False, **OPTIONS) as connection:
-            began = time.monotonic()
-            with pytest.raises(TimeoutUnknownError):
-                await connection.request("x", timeout=0.01)
-            await until(lambda: connection.is_closed)
-            assert time.monotonic() - began >= slow_for_s
-        await asyncio.sleep(0)
+    async with (
+        Listening(slow) as server,
+        connect(server.url, reconnect=False, **OPTIONS) as connection,
+    ):
+        began = time.monotonic()
+        with pytest.raises(TimeoutUnknownError):
+            await connection.request("x", timeout=0.01)
+        await until(lambda: connection.is_closed)
+        assert time.monotonic() - began >= slow_for_s
 
 
 CLIENT = """

@@ -18,6 +18,7 @@ from headrace import connect
 from headrace.client.events import Event, Reconnected
 from headrace.client.net.handshake import parse_server
 from headrace.errors import AuthorizationError, ConfigurationError, ConnectFailedError
+from listening import HOST, Listening
 from waiting import until
 
 
@@ -112,16 +113,14 @@ async def test_a_server_without_websockets_is_told_apart(
 ) -> None:
     with pytest.raises(ConnectFailedError, match=r"ws://.*"):
         await connect(f"ws://127.0.0.1:{reference_server.port}", connect_timeout=1)
-    async with await asyncio.start_server(_refuse, "127.0.0.1", 0) as other:
-        refusing = other.sockets[0].getsockname()[1]
+    async with Listening(_refuse) as refusing:
         with pytest.raises(ConnectFailedError, match="HTTP 404"):
-            await connect(f"ws://127.0.0.1:{refusing}")
+            await connect(f"ws://{HOST}:{refusing.port}")
 
 
 async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.readuntil(b"\r\n\r\n")
     writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-    writer.close()
 
 
 async def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ async def said(
 
 FORKED = """
 import os, sys
-from headrace.jobs.client import JobsClient
+from headrace.jobs.client import JobsClient, JobsError
 
 def ask():
     return client.status()["port"]
@@ -87,8 +87,8 @@ if (child := os.fork()) == 0:
     assert own != first and ask() == own, (first, own)
     try:
         closed.status()
-    except RuntimeError as error:
-        assert "closed" in str(error)
+    except JobsError as error:
+        assert error.code == "client_closed"
     print("child", flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0

@@ -169,6 +169,22 @@ async def test_nobody_there_is_said_so(kind: Any, free_port: int) -> None:
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
+async def test_a_closed_client_says_that_it_is_closed(kind: Any) -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"jobs": [], "consumers": []})
+
+    client = kind("http://jobs", transport=httpx2.MockTransport(answer))
+    queue = client.queue("c", "k", **TOKENS)
+    await said(client, "status")
+    for _ in range(2):
+        await said(client, "close")
+    for asked in ((client, "status"), (client, "find_jobs", "c"), (queue, "claim")):
+        with pytest.raises(JobsError, match=r"^the client is closed") as refused:
+            await said(*asked)
+        assert (refused.value.status, refused.value.code) == (0, "client_closed")
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
 async def test_a_batch_is_refused_as_a_whole_or_job_by_job(kind: Any) -> None:
     answers = [
         httpx2.Response(409, json={"results": [{"id": "1", "status": 409, "code": "lease_lost"}]}),

@@ -17,6 +17,7 @@ from headrace.jobs.client import (
     BlockingWorker,
     JobCancelled,
     JobsClient,
+    JobsError,
     Progress,
     RunningJob,
     Worker,
@@ -422,6 +423,30 @@ async def test_a_cancelled_worker_gives_back_what_it_has(world: World, address: 
         assert task.cancelled()
     job = await found(world)
     assert (job["state"], job["retries"]) == ("QUEUED", 0)
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("ends", ["returns", "raises"])
+async def test_a_worker_whose_client_is_closed_ends_and_says_so(
+    world: World, address: str, ends: str
+) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def work(job: RunningJob) -> None:
+        begun.set()
+        await release.wait()
+        if ends == "raises":
+            raise ValueError("the handler gives up")
+
+    await world.broadcast()
+    async with AsyncJobsClient(address) as client, asyncio.timeout(60):
+        made = Worker(client.queue("c", "k", **TOKENS), work, concurrency=1)
+        task = asyncio.create_task(made.run())
+        await begun.wait()
+        await client.close()
+        release.set()
+        with pytest.raises(JobsError, match=r"^the client is closed"):
+            await task
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from headrace.pipeline.session.class_archive import (
     archive_of,
     end_listing,
     is_whole,
+    listing,
     lists_classes,
     make,
 )
@@ -188,7 +189,7 @@ class Ending:
     stdin = io.BytesIO()
     pid = os.getpid()
 
-    def __init__(self, options: str, java: str | Exception, ends: bool) -> None:
+    def __init__(self, options: str, java: str | Exception, ends: bool | KeyboardInterrupt) -> None:
         self.args, self.proc, self._java, self._ends = [options], self, java, ends
         self.jvm = type("Jvm", (), {"java": type("Java", (), {"lang": self})})
 
@@ -205,6 +206,8 @@ class Ending:
         return None
 
     def wait(self, timeout: float) -> int:
+        if isinstance(self._ends, KeyboardInterrupt):
+            raise self._ends
         if not self._ends:
             raise subprocess.TimeoutExpired("java", timeout)
         return 0
@@ -386,6 +389,97 @@ def test_one_at_a_time_makes_an_archive_and_those_used_last_stay(
     assert kept == {archive.file.stem, f"older-{KEPT}", f"older-{KEPT - 1}"}
     assert {each.stem for each in archive.file.parent.glob(f"*{SIZE}")} == kept
     assert not left.exists()
+
+
+def killed() -> int:
+    """The number of a process that was killed."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        process.kill()
+    return process.pid
+
+
+def list_of(archive: ClassArchive, number: int | str, age_s: float = 0.0) -> Path:
+    listed = archive.file.with_suffix(f".{number}.classes")
+    listed.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+    listed.write_text("java/lang/Object\n")
+    os.utime(listed, (time.time() - age_s,) * 2)
+    return listed
+
+
+def test_lists_of_killed_tests_go_with_the_next_archive(real: tuple[ClassArchive, str]) -> None:
+    archive, java = real
+    left = [list_of(archive, killed()), list_of(archive, 1, TRIED_AGAIN_S + 60)]
+    others = list_of(archive, os.getppid())
+    assert make(archive.file, listed_in(archive), java)
+    assert others.exists()
+    assert not any(each.exists() for each in left)
+
+
+def test_a_list_that_is_being_made_an_archive_of_outlives_the_next_test(
+    environment: dict[str, str],
+) -> None:
+    archive = there(environment)
+    waiting, left = list_of(archive, killed()), list_of(archive, killed(), 3 * 3600)
+    assert archive.record(time.time())
+    assert waiting.exists()
+    assert not left.exists()
+
+
+def test_a_java_that_does_not_come_up_leaves_no_list(environment: dict[str, str]) -> None:
+    archive = there(environment)
+    for ends in (KeyboardInterrupt, OSError):
+        with pytest.raises(ends), listing(archive.record(time.time())):
+            raise ends
+        assert names(archive) == []
+    with listing("-Xmx1g"), listing(archive.record(time.time())):
+        assert len(names(archive)) == 1
+    assert len(names(archive)) == 1
+
+
+def test_an_interrupt_while_java_ends_leaves_no_list(environment: dict[str, str]) -> None:
+    archive = there(environment)
+    java = Ending(archive.record(time.time()), "/java", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        end_listing(java, is_wanted=True)
+    assert names(archive) == []
+
+
+def test_a_java_whose_maker_was_killed_is_waited_for_and_leaves_nothing(
+    real: tuple[ClassArchive, str], tmp_path: Path
+) -> None:
+    archive, java = real
+    hangs, told = tmp_path / "hangs", tmp_path / "told"
+    os.mkfifo(told)
+    hangs.write_text(
+        "#!/bin/sh\nfor each; do case $each in *File=*.part) echo half > ${each#*=};; esac; done\n"
+        f"read line < {told}\n"
+    )
+    hangs.chmod(0o700)
+    command = [sys.executable, "-m", class_archive.__name__, str(archive.file)]
+    with subprocess.Popen([*command, str(list_of(archive, killed())), str(hangs)]) as maker:
+        until_here(lambda: list(archive.file.parent.glob(".*.part")), within=60)
+        maker.kill()
+    assert not make(archive.file, listed_in(archive), java)
+    told.write_text("end\n")  # it is read: then it ends
+    until_here(lambda: make(archive.file, listed_in(archive), java), within=60)
+    assert names(archive) == sorted([archive.file.name, archive.file.with_suffix(SIZE).name])
+
+
+def test_a_maker_that_has_waited_for_another_makes_none_beside_a_third(
+    real: tuple[ClassArchive, str],
+) -> None:
+    archive, java = real
+    listed = listed_in(archive)
+    tried = archive.file.parent / "making"
+
+    def ended_meanwhile(*_: object) -> None:
+        tried.unlink()
+        tried.touch()  # a third one has begun
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fcntl, "flock", ended_meanwhile)
+        assert not make(archive.file, listed, java)
+    assert not is_whole(archive.file)
 
 
 @pytest.mark.spark

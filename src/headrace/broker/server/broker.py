@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from ... import limits
 from ...clock import Clock, ManualClock
 from ...errors import ConfigurationError
+from ...sockets import stop_listening
 from ...wire.inprocess import ClientEnd, ServerEnd
 from ..core.hub import Hub
 from ..core.jetstream.config.options import JetStreamOptions
@@ -264,9 +265,12 @@ class Broker:
         server, pump, hub = self._server, self._pump, self._hub
         if self._moved is not None:
             self._moved.end()
-        for listener in (server, self._websockets):
-            if listener is not None:
-                listener.close()
+        if pump is not None:
+            pump.is_ending = True
+        if server is not None:
+            await stop_listening(server)
+        if self._websockets is not None:
+            await self._websockets.close()
         if self._monitor is not None:
             await self._monitor.stop()
         if hub is not None and pump is not None:

@@ -32,8 +32,8 @@ class AsyncJobsClient:
     """A client of the service at ``url``. An async context manager; without one, ``close`` it yourself.
 
     Every method raises :class:`~headrace.jobs.errors.JobsError` with the service's own code and sentence,
-    or with status 0 and code ``unreachable`` if no answer came. Methods can be called concurrently, and
-    cancelled; a cancelled request may or may not have been carried out.
+    or with status 0 and code ``unreachable`` if no answer came, ``client_closed`` after ``close``. Methods
+    can be called concurrently, and cancelled; a cancelled request may or may not have been carried out.
 
     Args:
         admin_token: required for definitions and operations if the service has one; or an API key, which

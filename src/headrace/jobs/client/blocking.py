@@ -55,8 +55,8 @@ class JobsClient(Blocking):
     """A client of the service at ``url``. A context manager; without one, ``close`` it yourself.
 
     Every method raises :class:`~headrace.jobs.errors.JobsError` with the service's own code and sentence,
-    or with status 0 and code ``unreachable`` if no answer came. One client may be used by several
-    threads.
+    or with status 0 and code ``unreachable`` if no answer came, ``client_closed`` after ``close``. One client
+    may be used by several threads.
 
     Args:
         admin_token: required for definitions and operations if the service has one; or an API key, which

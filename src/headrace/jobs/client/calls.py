@@ -16,6 +16,7 @@ from .. import ids, limits
 from ..errors import JobsError, bad_request
 
 __all__ = [
+    "CLOSED",
     "Call",
     "ItemResult",
     "LeasedJob",
@@ -26,12 +27,16 @@ __all__ = [
     "Tokens",
     "as_form",
     "as_json",
+    "client_closed",
     "problem_of",
     "storable",
     "unreachable",
 ]
 
 T = TypeVar("T")
+
+CLOSED: Final = "client_closed"
+"""Code of what was asked of a client that is closed."""
 
 _UNREADABLE: Final = (
     msgspec.MsgspecError,
@@ -215,6 +220,11 @@ def unreachable(error: Exception) -> JobsError:
     """The error for a request without an answer."""
     text = f"the service did not answer: {type(error).__name__} {error}".strip()
     return JobsError(0, "unreachable", text)
+
+
+def client_closed() -> JobsError:
+    """The error for a request of a client that is closed."""
+    return JobsError(0, CLOSED, "the client is closed; it sends no more requests")
 
 
 def mapping(answer: ServiceAnswer) -> dict[str, Any]:

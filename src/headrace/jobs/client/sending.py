@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import httpx2
 
 from ...handling.threads import Threads
-from .calls import Call, ServiceAnswer, Settings, unreachable
+from .calls import Call, ServiceAnswer, Settings, client_closed, unreachable
 
 __all__ = ["BlockingSender", "LoopSender", "Sender"]
 
@@ -39,6 +39,10 @@ class LoopSender:
             response = await self._http.request(**_request(call, self.settings))
         except httpx2.HTTPError as error:
             raise unreachable(error) from error
+        except RuntimeError as error:
+            if not self._http.is_closed:
+                raise
+            raise client_closed() from error
         return _answer(response)
 
     async def pause(self, seconds: float) -> None:
@@ -79,6 +83,10 @@ class BlockingSender:
             response = self._http.request(**_request(call, self.settings))
         except httpx2.HTTPError as error:
             raise unreachable(error) from error
+        except RuntimeError as error:
+            if not self._http.is_closed:
+                raise
+            raise client_closed() from error
         return _answer(response)
 
     async def pause(self, seconds: float) -> None:

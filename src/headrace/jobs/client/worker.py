@@ -20,7 +20,7 @@ from .. import limits
 from ..errors import JobsError
 from . import tracing
 from .aio import Queue
-from .calls import LeasedJob, Progress
+from .calls import CLOSED, LeasedJob, Progress
 from .running import Handler, Hook, Over, Turn, called, stopped_by
 
 __all__ = ["Fail", "Worker", "WorkerOptions", "check_options", "parts_of"]
@@ -33,6 +33,7 @@ _ENDING_S: Final = (
     2.0  # for handlers that are cancelled to end, and for what is given back to arrive
 )
 _PUSHED: Final = 412  # the consumer does not pull any more
+_REFUSED: Final = frozenset({400, 401, 403, 404, _PUSHED})
 
 
 class Fail(Exception):  # noqa: N818 - it is said, not caught: `raise Fail("…")`
@@ -272,7 +273,7 @@ class Worker:
             self._hung_up_at = time.monotonic()
             raise
         except JobsError as error:
-            if error.status in {400, 401, 403, 404, 412}:
+            if error.status in _REFUSED or error.code == CLOSED:
                 raise
             _LOG.warning("%s: no jobs for now: %s", self._queue.name, error)
             await asyncio.wait([stop], timeout=_AGAIN_S)
@@ -334,7 +335,7 @@ class Worker:
                 )
             except JobsError as error:
                 _LOG.warning("%s: job %s: %s", self._queue.name, job.id, error)
-                if 0 < error.status < 500:
+                if 0 < error.status < 500 or error.code == CLOSED:
                     return
                 await asyncio.sleep(_AGAIN_S)
             else:
@@ -358,6 +359,8 @@ class Worker:
             try:
                 results = await self._queue.complete(jobs)
             except JobsError as error:
+                if error.code == CLOSED:
+                    raise
                 _LOG.warning("%s: completing waits: %s", self._queue.name, error)
                 await asyncio.sleep(_AGAIN_S)
                 continue

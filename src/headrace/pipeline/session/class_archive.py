@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from ...files import PRIVATE, opened, replacing, write_whole
 
-__all__ = ["ClassArchive", "archive_of", "end_listing", "make"]
+__all__ = ["ClassArchive", "archive_of", "end_listing", "listing", "make"]
 
 OPTIONS: Final = "spark.driver.extraJavaOptions"
 KEPT: Final = 3
@@ -98,6 +98,7 @@ class ClassArchive:
             has_failed = tried.exists() and tried.stat().st_size
             if not is_out_of_reach(folder) or (has_failed and _age(tried, now) < TRIED_AGAIN_S):
                 return ""
+            _clear_lists(folder, now, older_s=2 * _MADE_S)
             listed = folder / f"{self.file.stem}.{os.getpid()}.classes"
             opened(listed, "w").close()
         except OSError:  # a full disk, or a folder to read only: Java starts as it does without
@@ -252,43 +253,62 @@ def keep(listed: Path, java: str, class_path: str) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[Path | None]:
-    """One at a time makes archives, by a file that holds why the last one failed. None: not this one."""
-    tried = folder / "making"
+def _alone(tried: Path) -> Iterator[int | None]:
+    """One at a time makes archives, by a file that holds why the last one failed. None: not this one.
+
+    The descriptor of the file is the lock, also for whoever inherits it.
+    """
     with opened(tried, "a", PRIVATE) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield None
             return
-        yield tried
+        # One that has ended meanwhile has removed it: whoever comes next locks another file.
+        is_there = tried.exists() and os.path.samestat(os.fstat(file.fileno()), tried.stat())
+        yield file.fileno() if is_there else None
 
 
 def make(archive: Path, listed: Path, java: str) -> bool:
     """Make the archive of a list of classes; ``CLASSPATH`` has where they are. Whether it is there now."""
-    with _alone(archive.parent) as tried:
-        try:
-            if tried is None or is_whole(archive):
-                return tried is not None
-            _clear(archive.parent, listed)
-            with replacing(archive) as partial:
-                given = f"-XX:SharedArchiveFile={partial}"
-                dump = ["-Xshare:dump", f"-XX:SharedClassListFile={listed}", given]
-                trial = ["-Xshare:on", "-XX:+VerifySharedSpaces", given, "-version"]
-                for each in (dump, trial):
-                    subprocess.run(  # noqa: S603
-                        [java, *_MAKING, *each], check=True, capture_output=True, timeout=_MADE_S
-                    )
-                partial.chmod(PRIVATE)
-            write_whole(archive.with_suffix(SIZE), b"%d" % archive.stat().st_size)
+    tried = archive.parent / "making"
+    try:
+        with _alone(tried) as lock:
+            if lock is None:
+                return False
+            if not is_whole(archive):
+                _clear(archive.parent, listed)
+                _dump(archive, listed, java, lock)
             tried.unlink()
-        except (subprocess.SubprocessError, OSError) as error:  # such as: no room is left
-            _remove(listed)  # then there is for the note
-            _note(archive.parent, str(error))
-            return False
-        finally:
-            _remove(listed)
+    except (subprocess.SubprocessError, OSError) as error:  # such as: no room is left
+        _remove(listed)  # then there is for the note
+        _note(archive.parent, str(error))
+        return False
+    finally:
+        _remove(listed)
     return True
+
+
+def _dump(archive: Path, listed: Path, java: str, lock: int) -> None:
+    """Have Java make it, and try it. Raises OSError, SubprocessError.
+
+    Java has the lock, too: it goes on where this process is killed, and whoever cleared up before its end
+    would not find what it leaves.
+    """
+    with replacing(archive) as partial:
+        given = f"-XX:SharedArchiveFile={partial}"
+        dump = ["-Xshare:dump", f"-XX:SharedClassListFile={listed}", given]
+        trial = ["-Xshare:on", "-XX:+VerifySharedSpaces", given, "-version"]
+        for each in (dump, trial):
+            subprocess.run(  # noqa: S603
+                [java, *_MAKING, *each],
+                check=True,
+                capture_output=True,
+                timeout=_MADE_S,
+                pass_fds=(lock,),
+            )
+        partial.chmod(PRIVATE)
+    write_whole(archive.with_suffix(SIZE), b"%d" % archive.stat().st_size)
 
 
 def _note(folder: Path, why: str) -> None:
@@ -307,13 +327,52 @@ def _clear(folder: Path, listed: Path) -> None:
     """Remove what killed ones have left, and archives that others were used after."""
     for each in folder.glob(".*.part"):
         each.unlink(missing_ok=True)
-    for each in folder.glob("*.classes"):  # of a test that runs now, it may be
-        if each != listed and _age(each, time.time()) > TRIED_AGAIN_S:
-            each.unlink(missing_ok=True)
+    _clear_lists(folder, time.time(), kept=listed)
     archives = sorted(folder.glob("*.jsa"), key=lambda each: each.stat().st_mtime, reverse=True)
     for each in archives[KEPT - 1 :]:
         each.unlink(missing_ok=True)
         each.with_suffix(SIZE).unlink(missing_ok=True)
+
+
+def _clear_lists(
+    folder: Path, now: float, *, older_s: float = 0.0, kept: Path | None = None
+) -> None:
+    """Remove lists of tests that are over and were killed.
+
+    Args:
+        older_s: how long ago Java has written to them at least: where others may make an archive now, a
+            test that has ended in order may have left one to them.
+        kept: the list that is needed.
+    """
+    for each in folder.glob("*.classes"):
+        with contextlib.suppress(FileNotFoundError):  # somebody else was quicker
+            age_s = _age(each, now)
+            is_left = age_s >= older_s and not _is_running(each)
+            if each != kept and (is_left or age_s > TRIED_AGAIN_S):
+                each.unlink()
+
+
+def _is_running(listed: Path) -> bool:
+    """Whether the test that has begun this list runs, as far as its process has not got another's number."""
+    number = listed.name.split(".")[-2]
+    try:
+        os.kill(int(number), 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError, ValueError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def listing(options: str) -> Iterator[None]:
+    """Start a Java with these options; if it does not come up, its list is removed."""
+    try:
+        yield
+    except BaseException:
+        if (listed := lists_classes(options)) is not None:
+            _remove(listed)
+        raise
 
 
 def end_listing(gateway: Any, *, is_wanted: bool) -> None:
@@ -350,6 +409,9 @@ def end_listing(gateway: Any, *, is_wanted: bool) -> None:
     ):  # it is gone, or hangs; the results are out
         _remove(listed)
         return
+    except BaseException:  # Ctrl-C
+        _remove(listed)
+        raise
     keep(listed, str(Path(home) / "bin" / "java"), class_path)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import ConfigurationError
 from ..spark_errors import sentence_of
 from .class_archive import OPTIONS as _JAVA_OPTIONS
-from .class_archive import archive_of
+from .class_archive import archive_of, listing
 from .quick_path import FOLDER as QUICK_PATH
 from .spark_log import opened
 
@@ -186,7 +186,7 @@ def start_session(
     if master.startswith("local"):
         settings = _with_classes(settings, keeps_classes=keeps_classes)
     is_ours = not master.startswith("sc:")  # a server of Spark Connect is none of our processes
-    with _output_to(log):
+    with listing(settings.get(_JAVA_OPTIONS, "")), _output_to(log):
         threading.Thread(target=_import_ahead, name="imports", daemon=True).start()
         if is_ours:
             # Of the small Java that only says how the large one is started.

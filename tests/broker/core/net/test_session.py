@@ -282,6 +282,15 @@ def test_a_reader_too_slow_is_told_so_and_forgotten() -> None:
     assert talk.said(slow) == b""
 
 
+def test_what_a_reader_too_slow_has_published_with_it_is_delivered() -> None:
+    talk = Talk(outbound_bytes_max=10_000)
+    other = talk.connect(PLAIN, b"SUB other 1\r\n")
+    slow = talk.connect(PLAIN, b"SUB own 1\r\n")
+    slow.receive(12 * (b"PUB own 1000\r\n" + bytes(1000) + b"\r\nPUB other 1\r\nx\r\n"))
+    assert talk.said(slow) == b"-ERR 'Slow Consumer'\r\n"
+    assert talk.said(other).count(b"MSG other 1 1\r\nx\r\n") == 12
+
+
 def test_permissions_are_checked_and_explained() -> None:
     permissions = Permissions(
         publish_allow=SubjectFilter([b"a"]), subscribe_allow=SubjectFilter([b"a"])

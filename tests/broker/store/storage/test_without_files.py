@@ -230,6 +230,60 @@ def test_what_got_a_directory_is_kept_there_and_no_longer_with_the_others() -> N
     assert dict(again.meta.load()) == {}
 
 
+def write_copy_anew(storage: FileStorage, stream: str) -> None:
+    """Keep so much of one stream with the others that the copy of all is written anew."""
+    storage.meta.keep_beside("much", stream)
+    content = disk_of(storage).content
+    size = 0
+    while size <= (size := len(content(COPY))):
+        storage.meta.put("much", bytes(100_000))
+        assert flush(storage) is None
+    assert JOURNAL in disk_of(storage).files()
+
+
+@pytest.mark.parametrize("had_messages", [False, True])
+def test_a_journal_cut_back_to_before_a_deletion_brings_no_stream_back(had_messages: bool) -> None:
+    storage = made("A", "B")
+    cut_back = disk_of(storage).content(JOURNAL)
+    if had_messages:
+        storage.open_stream("A").append(b"a", b"", b"x", 1)
+        assert flush(storage) is None
+    storage.delete_stream("A")
+    assert flush(storage) is None
+    write_copy_anew(storage, "B")
+    storage.create_stream("C")
+    assert flush(storage) is None
+    fs = disk_of(storage).kill()
+    fs.overwrite(JOURNAL, cut_back)
+    again = open_store(fs)
+    assert again.streams() == ["B", "C"]
+    assert any("the deletion of 'A'" in finding.what for finding in again.report)
+    again.create_stream("A")
+    assert flush(again) is None
+    once_more = open_store(disk_of(again).kill())
+    assert (once_more.streams(), once_more.report) == (["A", "B", "C"], [])
+
+
+def test_a_journal_cut_back_costs_no_stream_that_is_there() -> None:
+    storage = made("A", "B", "taken")
+    storage.open_stream("A").append(b"a", b"", b"x", 1)
+    cut_back = disk_of(storage).content(JOURNAL)
+    assert flush(storage) is None
+    fs = disk_of(storage).kill()
+    fs.close(fs.open("/s/streams/taken", create=True))
+    storage = open_store(fs)
+    write_copy_anew(storage, "B")
+    fs = disk_of(storage).kill()
+    fs.overwrite(JOURNAL, cut_back)
+    again = open_store(fs)
+    assert again.streams() == ["A", "B"]
+    assert list(again.barred()) == ["taken"]
+    assert again.open_stream("A").messages == 1
+    fs = disk_of(again).kill()
+    fs.unlink("/s/streams/taken")
+    assert open_store(fs).streams() == ["A", "B", "taken"]
+
+
 def test_a_name_whose_place_is_taken_is_barred_though_the_stream_has_no_directory() -> None:
     fs = disk_of(made("A")).kill()
     fs.close(fs.open("/s/streams/A", create=True))

@@ -20,6 +20,7 @@ from headrace.errors import (
     PullError,
     StreamNotFoundError,
 )
+from listening import Listening
 from waiting import elapse, until, until_pulling
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
@@ -383,12 +384,9 @@ async def test_silence_is_reported_and_pulled_anew() -> None:
                 pulls.append(line)
                 if len(pulls) == 2:
                     enough.set()
-        writer.close()
-        await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     errors: list[Exception] = []
-    async with server, connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as connection:
+    async with Listening(serve) as server, connect(server.url) as connection:
         from headrace.client.jetstream.calls import Api
         from headrace.client.jetstream.consumer import Consumer
 

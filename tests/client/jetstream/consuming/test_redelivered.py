@@ -21,6 +21,7 @@ from headrace.client.jetstream.consuming.redelivered import Held
 from headrace.errors import DisconnectedError, HeadraceError
 from headrace.handling.waiting import Waiting
 from headrace.wire.frames import MSG, Frame
+from listening import Listening
 from waiting import until, until_here
 
 COUNT = 12
@@ -68,7 +69,6 @@ class ForgetfulServer:
                     body = await reader.readexactly(int(words[-1]) + 2)
                     self._published(writer, words[1], words[2], body)
         self._links.discard(writer)
-        writer.close()
 
     def _published(
         self, writer: asyncio.StreamWriter, subject: bytes, reply: bytes, body: bytes
@@ -97,10 +97,8 @@ class ForgetfulServer:
 @contextlib.asynccontextmanager
 async def forgetful() -> AsyncIterator[tuple[ForgetfulServer, str]]:
     scripted = ForgetfulServer()
-    server = await asyncio.start_server(scripted.serve, "127.0.0.1", 0)
-    async with server:
-        yield scripted, f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        scripted.kill()
+    async with Listening(scripted.serve) as server:
+        yield scripted, server.url
 
 
 class Handler:

@@ -709,7 +709,11 @@ class Session:
     # The end
 
     def overflow(self, limit: str = "Pending Bytes") -> None:
-        """The client reads too slowly, by this limit: drop what it did not read, and close."""
+        """The client reads too slowly, by this limit: drop what it did not read, and close.
+
+        Publishes of its own that stand behind the one that was too much are still delivered, as far as they
+        are handled together: nats-server, too, looks at nothing before the end of what it has read.
+        """
         self.output.discard()
         self.close("Slow Consumer", f"Slow Consumer ({limit})")
 

@@ -143,6 +143,11 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's have the shape, not the class
+        if (
+            self._pump.is_ending
+        ):  # it was accepted, or in its handshake, when the listener was closed
+            transport.abort()
+            return
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]

@@ -261,6 +261,8 @@ class Pump:
         self._timer_ns = 0
         self.reading_paused = False
         self._stopped = False
+        self.is_ending = False
+        """Whether the broker stops: who comes now is hung up on."""
         self._is_flushing = False  # a client of this loop may be called, which may move the clock
         self.is_moved_by_hand = False
         """Whether the hub's clock goes only when it is moved, after which ``catch_up`` is called."""

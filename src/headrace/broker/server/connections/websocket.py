@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from ....errors import ConfigurationError
 from ....host_names import LOOPBACK_NAMES, Names, is_foreign
+from ....sockets import stop_listening
 from ..config.options import WebSocketOptions
 from .connection import EOF_SLICES, LINGER_S, REFUSED_LINGER_MAX, Connection
 from .pump import Pump
@@ -57,10 +58,10 @@ class WebSocketListener:
             ssl_handshake_timeout=None if options.tls is None else options.tls.timeout,
         )
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop listening; who is not through the handshake is hung up on."""
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
         for waiting in list(self.loose):
             waiting.abort()
 
@@ -126,7 +127,7 @@ class _WebSocket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         room = self._pump.connections_max + REFUSED_LINGER_MAX - len(self._pump.connections)
-        if len(self._listener.loose) >= min(HANDSHAKES_MAX, room):
+        if self._pump.is_ending or len(self._listener.loose) >= min(HANDSHAKES_MAX, room):
             self._transport.abort()
             return
         self._abort_in(self._options.handshake_timeout)

@@ -24,12 +24,10 @@ from ..format.entries import (
 )
 from ..format.record import OVERHEAD
 from .journal import Journal
-from .spare import Spares
+from .spare import UNSETTLED, Spares
 
 _REWRITE_MIN: Final = 1024 * 1024
 _REWRITE_RATIO: Final = 4
-UNSETTLED: Final = "\0unsettled/"
-"""What the keys of these notes begin with."""
 
 
 class Meta:
@@ -164,7 +162,9 @@ class Meta:
             self._must_rewrite = False
             self._journal_bytes = self._live_bytes
             self._rewrite_at = max(_REWRITE_MIN, 2 * self._live_bytes)
-        change = MetaChange(entries, image, self._spares.take(self._all, self._versions))
+        change = MetaChange(
+            entries, image, self._spares.take(self._all, self._versions, self._changes)
+        )
         self._inflight.append(change)
         return change
 

@@ -3,10 +3,13 @@
 ``<stream>/spare`` is a file of entries like the journal, of the keys that were said to belong to that
 stream: their values and deletions, no deltas. It is written by the commit thread once the journal has
 the same on disk, and is not synced for itself: it is for the day when the journal is damaged, not for the
-moment after a power cut. A COMMIT record at its beginning holds the name of the stream.
+moment after a power cut. A COMMIT record at its beginning holds the name of the stream, and as its stamp how
+many changes there had been when the file was written anew, with nothing of what was deleted before.
 
 ``meta/spare`` is the copy of all streams that have no directory yet; in place of a name it has none. A
-deletion without a stamp says there that a key is not kept in it any more.
+deletion without a stamp says there that a key is not kept in it any more. A journal that was cut back may
+have the note of a stream of which this copy knows nothing more, though it was written anew since: what the
+journal has lost is that the stream was deleted.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ from ..io.findings import Finding
 from .journal import Journal, read_all
 
 SPARE: Final = "spare"
+UNSETTLED: Final = "\0unsettled/"
+"""What the keys of the notes begin with that a stream has no directory yet."""
 _REWRITE_MIN: Final = 256 * 1024
 _REWRITE_RATIO: Final = 4
 _KEYS_SHOWN: Final = 5
@@ -48,6 +53,9 @@ class Spare:
         self.salt = 0
         self.end = 0  # where to go on writing; 0 if it has to be written anew
         self.fault = ""  # what is wrong with it
+        self.changes = (
+            0  # so many there had been when it was written anew; 0 where that is not said
+        )
 
 
 def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None:
@@ -72,7 +80,7 @@ def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None
             continue
         key, value = key_and_value(data, item.offset, item.size, item.subject_len)
         if item.kind == COMMIT:
-            owner = key
+            owner, spare.changes = key, item.timestamp_ns
         elif item.kind in (PUT, DELETE):
             change, _ = split_stamp(item.timestamp_ns)
             spare.entries[key] = (change, value if item.kind == PUT else None)
@@ -91,13 +99,16 @@ def mend(
     journal: Journal,
     spares: Mapping[str, Spare],
     report: Callable[[Finding], None],
+    is_placed: Callable[[str], bool],
     *,
     in_use: bool,
 ) -> None:
     """Give a journal that was just read what it lost and the copies still have; report what from where.
 
-    ``in_use``: there are streams, so a journal that is not there was lost.
+    ``is_placed``: there is something where the directory of this stream would be. ``in_use``: there are
+    streams, so a journal that is not there was lost.
     """
+    heard = journal.changes
     journal.damaged |= journal.missing and in_use
     if journal.missing and journal.damaged:
         what = "there was no readable metadata journal in a store that is not new; one was made"
@@ -111,6 +122,32 @@ def mend(
         where = "beside the stream" if spare.name else "beside it"
         what = f"the journal does not have {_listed(keys)}; taken from the copy {where}"
         report(Finding(spare.path, 0, what, spare.name))
+    shared = spares.get("")
+    if shared is None or shared.fault:
+        return
+    if journal.damaged or shared.changes > heard:
+        deleted = _deleted_since(journal, shared, is_placed)
+        if deleted:
+            journal.damaged = True
+            what = f"the journal does not have the deletion of {_listed(deleted)}; the copy beside it has"
+            report(Finding(shared.path, 0, what))
+    journal.changes = max(journal.changes, shared.changes)
+
+
+def _deleted_since(journal: Journal, shared: Spare, is_placed: Callable[[str], bool]) -> list[str]:
+    """Forget the notes of streams that were deleted before the copy was written anew; returns their names.
+
+    One that has got a directory is not in the copy either, and needs no note.
+    """
+    deleted: list[str] = []
+    for key in [each for each in journal.values if each.startswith(UNSETTLED)]:
+        name = key.removeprefix(UNSETTLED)
+        is_older = 0 < journal.versions[key] <= shared.changes
+        if is_older and key not in shared.entries and not is_placed(name):
+            del journal.values[key], journal.versions[key]
+            journal.deleted[key] = shared.changes
+            deleted.append(name)
+    return deleted
 
 
 def _listed(keys: list[str]) -> str:
@@ -272,8 +309,8 @@ class Spares:
         for key in home.keys:
             del self._homes[key]
 
-    def take(self, values: Values, versions: Mapping[str, int]) -> list[SpareWrite]:
-        """What the next batch is to write."""
+    def take(self, values: Values, versions: Mapping[str, int], changes: int) -> list[SpareWrite]:
+        """What the next batch is to write. ``changes``: so many there are, with those of the batch."""
         copies, self._dirty = [*self._dirty], {}
         self._flying.append(copies)
         writes: list[SpareWrite] = []
@@ -286,7 +323,7 @@ class Spares:
                 self._stale.discard(path)
                 copy.end = 0
             copy.found = None
-            writes.append(copy.write(path, values, versions, self._new_salt))
+            writes.append(copy.write(path, values, versions, changes, self._new_salt))
         return writes
 
     def complete(self) -> None:
@@ -318,7 +355,12 @@ class _Copy:
         self.staged: list[KeyChange] = []
 
     def write(
-        self, path: str, values: Values, versions: Mapping[str, int], new_salt: Callable[[], int]
+        self,
+        path: str,
+        values: Values,
+        versions: Mapping[str, int],
+        changes: int,
+        new_salt: Callable[[], int],
     ) -> SpareWrite:
         staged, self.staged = self.staged, []
         if self.end and self.end <= max(_REWRITE_MIN, _REWRITE_RATIO * self.live):
@@ -326,7 +368,7 @@ class _Copy:
             self.end += _size(staged)
             return SpareWrite(path, offset, staged, self.salt, False, False)
         self.salt = new_salt()
-        entries = [KeyChange(COMMIT, self.stream.encode(), b"")]
+        entries = [KeyChange(COMMIT, self.stream.encode(), b"", changes)]
         entries += [
             KeyChange(PUT, key.encode(), values[key][0], put_stamp(versions[key]))
             for home in self.homes

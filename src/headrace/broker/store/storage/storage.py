@@ -28,8 +28,8 @@ from ..log.memory_log import MemoryLog
 from ..log.reader import SegmentCache
 from ..log.removals import Part
 from ..meta.journal import JournalWriter, open_journal
-from ..meta.meta import UNSETTLED, Meta
-from ..meta.spare import Spares, mend, read_spare
+from ..meta.meta import Meta
+from ..meta.spare import UNSETTLED, Spares, mend, read_spare
 from ..recovery import open_log
 from .layout import HANDLES, Layout, Opening, Salts, each_ones_handles, opening
 from .scrub import SealedFile, read_everything, sealed_files
@@ -193,7 +193,7 @@ class FileStorage:
         if shared is not None:
             found.spares[""] = shared
         in_use = bool(found.streams or found.nameless or found.barred or found.spares)
-        mend(opened, found.spares, self._found, in_use=in_use)
+        mend(opened, found.spares, self._found, self._is_placed, in_use=in_use)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
         place, ns = self._lock.in_place, clock.monotonic_ns
         self._writer = Writer(
@@ -568,15 +568,20 @@ class FileStorage:
         log = self._logs.get(name)
         return log.directory if isinstance(log, FileLog) else self._unopened.get(name)
 
+    def _is_placed(self, name: str) -> bool:
+        """Whether there is something in the place of this stream's directory."""
+        return bool(self._fs.kind(self._layout.stream(name)))
+
     def _look_for(self, name: str) -> None:
         """See what there is of a stream that was noted as having no directory."""
         directory = self._layout.stream(name)
         self._places.identify(name, directory)
         if name in self._unopened:
             self.meta.settle(name)
-        elif name not in self._places.barred:
+            return
+        if name not in self._places.barred:
             self._unopened[name] = directory
-            self.meta.keep_beside(UNSETTLED + name, name)
+        self.meta.keep_beside(UNSETTLED + name, name)
 
     def _put_aside(self, name: str) -> None:
         self.meta.settle(name)
