@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["ROOT", "Block", "blocks_of", "commands_of", "run_block", "text_of"]
+__all__ = ["ROOT", "Block", "blocks_of", "commands_of", "metrics_listed", "run_block", "text_of"]
 
 ROOT = Path(__file__).resolve().parents[1]
 _FENCED = re.compile(r"(?ms)^```([^\n]*)\n(.*?)^```$")
@@ -46,6 +46,23 @@ def blocks_of(guide: Path) -> list[Block]:
         Block(guide, text.count("\n", 0, found.start(2)), found[2])
         for found in _FENCED.finditer(text)
         if found[1] == "python"
+    ]
+
+
+def metrics_listed(prefix: str) -> list[tuple[str, str, str]]:
+    """Name, type and meaning of each that the page of metrics lists; the type by its rule."""
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    (rule,) = re.findall(r"What\s+ends with .* gauges\.", text, re.DOTALL)
+    histograms = re.findall(r"`(headrace_\w+)`", rule)
+
+    def kind(name: str) -> str:
+        if name in histograms:
+            return "histogram"
+        return "counter" if name.endswith("_total") else "gauge"
+
+    return [
+        (found[2], kind(found[1]), found[3])
+        for found in re.finditer(rf"(?m)^- `({prefix}(\w+))`: (.*)$", text)
     ]
 
 

@@ -12,7 +12,7 @@ SRC = ROOT / "src" / "headrace"
 
 def test_each_word_of_the_glossary_has_a_type() -> None:
     text = (ROOT / "docs" / "glossary.md").read_text()
-    types = re.findall(r"\| `(headrace\.[\w.]+)` \|$", text, re.MULTILINE)
+    types = re.findall(r"^- .* \(`(headrace\.[\w.]+)`\)$", text, re.MULTILINE)
     assert len(types) >= 30
     for name in types:
         module, _, attribute = name.rpartition(".")
@@ -21,7 +21,8 @@ def test_each_word_of_the_glossary_has_a_type() -> None:
 
 def test_the_words_of_the_glossary_are_in_order_and_once() -> None:
     text = (ROOT / "docs" / "glossary.md").read_text()
-    words = [row.split("|")[1].strip().lower() for row in text.splitlines() if " `headrace." in row]
+    words = [word.lower() for word in re.findall(r"^- \*\*(.+?)\*\*:", text, re.MULTILINE)]
+    assert len(words) >= 30
     assert words == sorted(set(words))
 
 

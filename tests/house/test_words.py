@@ -165,14 +165,14 @@ def test_no_metric_says_it() -> None:
 
 def test_the_pages_explain_metrics_in_the_same_words() -> None:
     rows = (ROOT / "docs" / "metrics.md").read_text().splitlines()
-    found = [row.split("|")[3] for row in rows if row.startswith("| `headrace_")]
+    found = [row.partition("`: ")[2] for row in rows if row.startswith("- `headrace_")]
     assert len(found) > 70
     assert [text for text in found if OTHERS.search(text)] == []
 
 
 def test_the_words_are_those_of_the_glossary() -> None:
     words = re.findall(
-        r"^\| ([\w -]+) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE
+        r"^- \*\*([\w -]+)\*\*:", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE
     )
     assert {"waiting", "unacknowledged", "lag"} <= set(words)
 

@@ -134,8 +134,7 @@ def test_without_an_address_nothing_is_served(write: Callable[..., Path]) -> Non
 
 def test_the_page_of_metrics_lists_all_and_alerts_use_what_is_there() -> None:
     known = [metric for metric, _ in METRICS] + [STATE, FAILED, STANDBYS]
-    text = (guides.ROOT / "docs" / "metrics.md").read_text()
-    listed = re.findall(r"(?m)^\| `headrace_pipeline_(\w+)` \| (\w+) \| (.*) \|$", text)
+    listed = guides.metrics_listed("headrace_pipeline_")
     assert listed == [tuple(metric) for metric in known]
     rules = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
     used = {name for rule in rules for name in re.findall(r"headrace_pipeline_(\w+)", rule["expr"])}
