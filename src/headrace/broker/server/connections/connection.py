@@ -143,9 +143,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's have the shape, not the class
-        if (
-            self._pump.is_ending
-        ):  # it was accepted, or in its handshake, when the listener was closed
+        if self._pump.is_ending:
+            # It was accepted, or in its handshake, when the listener was closed.
             transport.abort()
             return
         self._transport = transport

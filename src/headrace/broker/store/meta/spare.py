@@ -53,9 +53,8 @@ class Spare:
         self.salt = 0
         self.end = 0  # where to go on writing; 0 if it has to be written anew
         self.fault = ""  # what is wrong with it
-        self.changes = (
-            0  # so many there had been when it was written anew; 0 where that is not said
-        )
+        self.changes = 0
+        """So many there had been when it was written anew; 0 where that is not said."""
 
 
 def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None:
