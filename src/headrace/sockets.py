@@ -1,4 +1,4 @@
-"""Connections: to hosts that have several addresses, and those that go over to TLS.
+"""Connections: to hosts that have several addresses, those that go over to TLS, servers that listen no more.
 
 Of several addresses it is the first that answers, not the first of the list. As RFC 8305 ("Happy Eyeballs")
 has it: the families take turns, beginning with the one that the resolver prefers, and when one has not
