@@ -18,6 +18,7 @@ import pytest
 
 import children
 import java_start
+import memory_disk
 import peers
 import portions
 import suite_order
@@ -26,7 +27,6 @@ from shared_collection import SharedCollection
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-IN_MEMORY = "/dev/shm"
 COLLECT_AFTER: Final = (100_000, 50, 100)
 """How many objects, and passes over the generation before, between two passes of the garbage collector."""
 
@@ -68,6 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
     os.environ |= java_start.environment(os.environ, interpreted=not is_all)
+    if not is_all:
+        os.environ |= memory_disk.environment(os.environ)
     peers.FORKS.are_wanted = not is_all
     if hasattr(config, "workerinput"):
         _say_less(config)
@@ -231,6 +233,13 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A folder where the system has temporary files: for tests of what becomes of them on a disk."""
+    with tempfile.TemporaryDirectory(prefix="headrace-tests-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
     """A folder without a disk behind it, where the system has one: for tests to which it says nothing."""
     yield from _quick_path(tmp_path)
@@ -243,10 +252,10 @@ def quick_path_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 
 def _quick_path(otherwise: Path) -> Iterator[Path]:
-    if not os.access(IN_MEMORY, os.W_OK):
+    if not os.access(memory_disk.IN_MEMORY, os.W_OK):
         yield otherwise
         return
-    with tempfile.TemporaryDirectory(prefix="headrace-tests-", dir=IN_MEMORY) as folder:
+    with tempfile.TemporaryDirectory(prefix="headrace-tests-", dir=memory_disk.IN_MEMORY) as folder:
         yield Path(folder)
 
 
