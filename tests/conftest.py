@@ -27,6 +27,8 @@ from shared_collection import SharedCollection
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
+EXAMPLES: Final = 20
+"""Of each property in ``make test``; ``make test-all`` tries as many as its profile says."""
 COLLECT_AFTER: Final = (100_000, 50, 100)
 """How many objects, and passes over the generation before, between two passes of the garbage collector."""
 
@@ -38,7 +40,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile(
     "ci",
-    max_examples=100,  # the same ones at every run; 30 in `make test`; `make soak` goes far beyond
+    max_examples=100,  # the same ones at every run; `make soak` goes far beyond
     deadline=None,
     derandomize=True,
     print_blob=True,
@@ -59,10 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
     is_all = not config.getoption("markexpr")
     if is_all:
         os.environ[portions.EVERY] = "1"
-    elif profile == "ci":
-        hypothesis.settings.register_profile(
-            "ci", hypothesis.settings.get_profile("ci"), max_examples=30
-        )
+    elif profile in ("ci", "dev"):
+        usual = hypothesis.settings.get_profile(profile)
+        hypothesis.settings.register_profile(profile, usual, max_examples=EXAMPLES)
     hypothesis.settings.load_profile(profile)
     # A developer's own NATS settings must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("NATS_")]:
