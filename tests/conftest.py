@@ -79,13 +79,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _say_less(config: pytest.Config) -> None:
-    """A process that shares the tests tells what came of each, not that it begins one or has ended it."""
+    """A process that shares the tests tells what came of each, not that it begins one or has ended it; nor
+    that it is set up or torn down well, unless somebody asks how long that took."""
     plugins = config.pluginmanager.get_plugins()
     (worker,) = [each for each in plugins if type(each).__name__ == "WorkerInteractor"]
     tell: Callable[..., None] = worker.sendevent
+    of_times = config.option.xmlpath is not None or config.option.durations is not None
 
     def tell_less(name: str, **what: Any) -> None:
-        if name not in ("logstart", "logfinish"):
+        is_told = name not in ("logstart", "logfinish")
+        if name == "testreport" and not of_times:
+            report = what["data"]
+            is_told = (
+                report["when"] == "call" or report["outcome"] != "passed" or report["sections"]
+            )
+        if is_told:
             tell(name, **what)
 
     worker.sendevent = tell_less
