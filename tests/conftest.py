@@ -18,6 +18,7 @@ import pytest
 
 import children
 import java_start
+import memory_disk
 import peers
 import portions
 import suite_order
@@ -26,7 +27,8 @@ from shared_collection import SharedCollection
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
-IN_MEMORY = "/dev/shm"
+EXAMPLES: Final = 20
+"""Of each property in ``make test``; ``make test-all`` tries as many as its profile says."""
 COLLECT_AFTER: Final = (100_000, 50, 100)
 """How many objects, and passes over the generation before, between two passes of the garbage collector."""
 
@@ -38,7 +40,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile(
     "ci",
-    max_examples=100,  # the same ones at every run; 30 in `make test`; `make soak` goes far beyond
+    max_examples=100,  # the same ones at every run; `make soak` goes far beyond
     deadline=None,
     derandomize=True,
     print_blob=True,
@@ -59,15 +61,16 @@ def pytest_configure(config: pytest.Config) -> None:
     is_all = not config.getoption("markexpr")
     if is_all:
         os.environ[portions.EVERY] = "1"
-    elif profile == "ci":
-        hypothesis.settings.register_profile(
-            "ci", hypothesis.settings.get_profile("ci"), max_examples=30
-        )
+    elif profile in ("ci", "dev"):
+        usual = hypothesis.settings.get_profile(profile)
+        hypothesis.settings.register_profile(profile, usual, max_examples=EXAMPLES)
     hypothesis.settings.load_profile(profile)
     # A developer's own NATS settings must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
     os.environ |= java_start.environment(os.environ, interpreted=not is_all)
+    if not is_all:
+        os.environ |= memory_disk.environment(os.environ)
     peers.FORKS.are_wanted = not is_all
     if hasattr(config, "workerinput"):
         _say_less(config)
@@ -76,13 +79,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _say_less(config: pytest.Config) -> None:
-    """A process that shares the tests tells what came of each, not that it begins one or has ended it."""
+    """A process that shares the tests tells what came of each, not that it begins one or has ended it; nor
+    that it is set up or torn down well, unless somebody asks how long that took."""
     plugins = config.pluginmanager.get_plugins()
     (worker,) = [each for each in plugins if type(each).__name__ == "WorkerInteractor"]
     tell: Callable[..., None] = worker.sendevent
+    of_times = config.option.xmlpath is not None or config.option.durations is not None
 
     def tell_less(name: str, **what: Any) -> None:
-        if name not in ("logstart", "logfinish"):
+        is_told = name not in ("logstart", "logfinish")
+        if name == "testreport" and not of_times:
+            report = what["data"]
+            is_told = (
+                report["when"] == "call" or report["outcome"] != "passed" or report["sections"]
+            )
+        if is_told:
             tell(name, **what)
 
     worker.sendevent = tell_less
@@ -231,6 +242,13 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A folder where the system has temporary files: for tests of what becomes of them on a disk."""
+    with tempfile.TemporaryDirectory(prefix="headrace-tests-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
     """A folder without a disk behind it, where the system has one: for tests to which it says nothing."""
     yield from _quick_path(tmp_path)
@@ -243,10 +261,10 @@ def quick_path_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 
 def _quick_path(otherwise: Path) -> Iterator[Path]:
-    if not os.access(IN_MEMORY, os.W_OK):
+    if not os.access(memory_disk.IN_MEMORY, os.W_OK):
         yield otherwise
         return
-    with tempfile.TemporaryDirectory(prefix="headrace-tests-", dir=IN_MEMORY) as folder:
+    with tempfile.TemporaryDirectory(prefix="headrace-tests-", dir=memory_disk.IN_MEMORY) as folder:
         yield Path(folder)
 
 
