@@ -52,7 +52,7 @@ def blocks_of(guide: Path) -> list[Block]:
 def metrics_listed(prefix: str) -> list[tuple[str, str, str]]:
     """Name, type and meaning of each that the page of metrics lists; the type by its rule."""
     text = (ROOT / "docs" / "metrics.md").read_text()
-    (rule,) = re.findall(r"What\s+ends with .* gauges\.", text, re.DOTALL)
+    (rule,) = re.findall(r"What ends with .*?\sgauges\.", text, re.DOTALL)
     histograms = re.findall(r"`(headrace_\w+)`", rule)
 
     def kind(name: str) -> str:

@@ -49,5 +49,5 @@ def test_the_commands_of_the_guide_are_taken(capsys: pytest.CaptureFixture[str])
 
 
 def test_the_guide_lists_every_metric() -> None:
-    listed = re.findall(r"(?m)^\| `headrace_group_(\w+)` \|", GUIDE.read_text())
-    assert listed == [metric.name for metric in METRICS]
+    listed = re.findall(r"`headrace_group_(\w+)`", GUIDE.read_text())
+    assert sorted(listed) == sorted(metric.name for metric in METRICS)
