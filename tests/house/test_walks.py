@@ -138,15 +138,15 @@ async def until_pulled(consumer: Consumer) -> None:
 async def test_what_comes_takes_the_walk_of_the_page_to_the_handler_of_a_group(
     tmp_path: Path,
 ) -> None:
-    settled, called = asyncio.Event(), asyncio.Event()
-    walk: list[str] = []
+    called = asyncio.Event()
+    calls: list[str] = []
+    walks: list[list[str]] = []
 
     async def handle(message: GroupMessage) -> None:
         if message.payload == b"measured":
-            walk.extend(calls)
-            called.set()
+            walks.append(calls[:])
         message.ack()
-        settled.set()
+        called.set()
 
     async with Broker(store_dir=tmp_path) as broker, await connect(broker.client_url) as near:
         js = near.jetstream()
@@ -155,16 +155,20 @@ async def test_what_comes_takes_the_walk_of_the_page_to_the_handler_of_a_group(
         await elastic.create(js, "S", "g", 1, partitioning_filters=filters, members=["a"])
         config = ConsumerConfig(max_ack_pending=10)
         async with elastic.join(js, "S", "g", "a", handle, config):
-            await js.publish("s.a", b"first")
-            await settled.wait()
-            with entered("") as calls:
-                await js.publish("s.a", b"measured")
-                await called.wait()
-    handed_out = max(at for at, name in enumerate(walk) if name.endswith("/client/net/session.py"))
-    del walk[:handed_out]
-    check("A call of a group's handler, from what came", walk)
+            for payload in (b"first", *[b"measured"] * 5):
+                called.clear()
+                with entered("") as calls:
+                    await js.publish("s.a", payload)
+                    await called.wait()
+    for walk in walks:
+        handed_out = max(
+            at for at, name in enumerate(walk) if name.endswith("/client/net/session.py")
+        )
+        del walk[:handed_out]
+        check("A call of a group's handler, from what came", walk)
     # Beside those of the walk: what is asked of the message (place, headers), of the lease, and of the pull.
-    assert len(set(walk)) <= 16
+    # Whatever else the loop does meanwhile, such as a heartbeat, is not in all of them.
+    assert len(set.intersection(*map(set, walks))) <= 16
 
 
 async def test_a_claim_takes_the_walk_of_the_page(tmp_path: Path) -> None:
