@@ -15,7 +15,7 @@ import headrace
 from headrace.clock import ManualClock
 from headrace.jobs.push.guard import Guard
 from headrace.jobs.push.sender import CallError, Sender
-from headrace.sockets import Target, connect_first, connect_to
+from headrace.sockets import Target, connect_first, connect_to, stop_listening
 from jobs_endpoint import Endpoint, answer
 from waiting import until
 
@@ -151,3 +151,19 @@ async def test_a_name_is_looked_up_and_small_writes_are_not_held_back(free_port:
         transport.abort()
     with pytest.raises(socket.gaierror):
         await connect_to("nobody.invalid", free_port)
+
+
+@pytest.mark.parametrize("turns", range(1, 5))
+async def test_a_stop_that_is_cancelled_leaves_no_listener_whom_nobody_answers(turns: int) -> None:
+    loop = asyncio.get_running_loop()
+    servers = [await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) for _ in range(2)]
+    ports = [server.sockets[0].getsockname()[1] for server in servers]
+    stopping = loop.create_task(stop_listening(*servers))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    stopping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await stopping
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            await connect_to("127.0.0.1", port)
