@@ -43,6 +43,7 @@ async def stop_listening(*servers: asyncio.Server) -> None:
     finally:
         for server in servers:
             server.close()
+    await asyncio.sleep(0)  # uvloop accepts to the end, and tells of the last ones now
 
 
 async def connect_to(host: str, port: int) -> socket.socket:

@@ -55,7 +55,7 @@ class Spare:
         self.end = 0  # where to go on writing; 0 if it has to be written anew
         self.fault = ""  # what is wrong with it
         self.changes = 0
-        """So many there had been when it was written anew; 0 if that is not said, or not all of it is there."""
+        """So many there had been when it was written anew; 0 if that is not said, or its end is lost."""
 
 
 def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None:
