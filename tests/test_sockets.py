@@ -6,18 +6,21 @@ import asyncio
 import contextlib
 import socket
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
 import headrace
+import peers
 from headrace.clock import ManualClock
 from headrace.jobs.push.guard import Guard
 from headrace.jobs.push.sender import CallError, Sender
-from headrace.sockets import Target, connect_first, connect_to
+from headrace.sockets import Target, connect_first, connect_to, stop_listening
 from jobs_endpoint import Endpoint, answer
 from waiting import until
+
+uvloop = peers.package("uvloop")
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="the whole of 127.0.0.0/8 is the loopback on Linux only"
@@ -151,3 +154,58 @@ async def test_a_name_is_looked_up_and_small_writes_are_not_held_back(free_port:
         transport.abort()
     with pytest.raises(socket.gaierror):
         await connect_to("nobody.invalid", free_port)
+
+
+@pytest.mark.parametrize("turns", range(1, 5))
+async def test_a_stop_that_is_cancelled_leaves_no_listener_whom_nobody_answers(turns: int) -> None:
+    loop = asyncio.get_running_loop()
+    servers = [await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) for _ in range(2)]
+    ports = [server.sockets[0].getsockname()[1] for server in servers]
+    stopping = loop.create_task(stop_listening(*servers))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    stopping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await stopping
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            await connect_to("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("turns", range(7))
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_whoever_is_accepted_by_a_listener_that_stops_is_known_when_it_has(
+    turns: int, make_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    known: list[asyncio.Transport] = []
+
+    class Known(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            known.append(cast("asyncio.Transport", transport))
+
+    async def come(address: tuple[str, int]) -> socket.socket | None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        try:
+            return socket.create_connection(address)
+        except ConnectionRefusedError:
+            return None
+
+    async def stop() -> None:
+        server = await asyncio.get_running_loop().create_server(Known, "127.0.0.1", 0)
+        coming = asyncio.create_task(come(server.sockets[0].getsockname()))
+        await stop_listening(server)
+        seen = len(known)
+        client = await coming
+        for _ in range(8):
+            await asyncio.sleep(0)
+        assert len(known) == seen
+        for transport in known:
+            transport.abort()
+        if client is not None:
+            client.close()
+        for _ in range(8):
+            await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(stop())

@@ -27,18 +27,23 @@ _TURNS_OF_ACCEPTING: Final = 4
 third, which may close it in a fourth."""
 
 
-async def stop_listening(server: asyncio.Server) -> None:
-    """Close a server once whatever it has accepted is a connection.
+async def stop_listening(*servers: asyncio.Server) -> None:
+    """Close servers once whatever they have accepted is a connection; at once where that is cancelled.
 
     asyncio has a task for each that it accepts. Where the server is closed before that has run, or the loop,
     the task ends without a word and leaves the socket open: the client waits for somebody who is not there.
     """
-    for listener in server.sockets:
-        with contextlib.suppress(NotImplementedError):  # a loop that does not accept by readers
-            server.get_loop().remove_reader(listener.fileno())
-    for _ in range(_TURNS_OF_ACCEPTING):
-        await asyncio.sleep(0)
-    server.close()
+    for server in servers:
+        for listener in server.sockets:
+            with contextlib.suppress(NotImplementedError):  # a loop that does not accept by readers
+                server.get_loop().remove_reader(listener.fileno())
+    try:
+        for _ in range(_TURNS_OF_ACCEPTING):
+            await asyncio.sleep(0)
+    finally:
+        for server in servers:
+            server.close()
+    await asyncio.sleep(0)  # uvloop accepts to the end, and tells of the last ones now
 
 
 async def connect_to(host: str, port: int) -> socket.socket:

@@ -91,8 +91,7 @@ class AsgiServer(uvicorn.Server):
         if self._sweep is not None:
             self._sweep.cancel()
         self.waiting.end()
-        for server in self.servers:
-            await stop_listening(server)
+        await stop_listening(*self.servers)
         self.waiting.drop_all(Stage.HANDSHAKE)
         await super().shutdown(sockets)
 

@@ -11,6 +11,12 @@ import pytest
 from disks import disk_of
 from faultfs import FaultFS, PowerCut
 from headrace.broker.store import FileStorage
+from headrace.broker.store.format.entries import (
+    FILE_HEADER_BYTES,
+    SPARE_MAGIC,
+    decode_file_header,
+)
+from headrace.broker.store.format.record import scan
 from headrace.errors import StoreError, StoreFullError
 
 JOURNAL = "/s/meta/journal-00000001"
@@ -262,6 +268,26 @@ def test_a_journal_cut_back_to_before_a_deletion_brings_no_stream_back(had_messa
     assert flush(again) is None
     once_more = open_store(disk_of(again).kill())
     assert (once_more.streams(), once_more.report) == (["A", "B", "C"], [])
+
+
+@pytest.mark.parametrize("kept", range(3))
+def test_a_copy_that_has_lost_its_end_takes_no_stream_from_a_damaged_journal(kept: int) -> None:
+    storage = made("A", "B")
+    storage.meta.put("other", b"value")
+    assert flush(storage) is None
+    fs = disk_of(storage).kill()
+    copy = fs.content(COPY)
+    header = decode_file_header(SPARE_MAGIC, copy, COPY)
+    assert header is not None
+    records = [*scan(copy, FILE_HEADER_BYTES, len(copy), header[1])]
+    fs.overwrite(COPY, copy[: records[kept].offset])
+    fs.flip_bit(JOURNAL, 8 * fs.content(JOURNAL).index(b"value"))
+    again = open_store(fs)
+    assert again.streams() == ["A", "B"]
+    assert flush(again) is None
+    fs = disk_of(again).kill()
+    fs.unlink(JOURNAL.replace("1", "2"))
+    assert open_store(fs).streams() == ["A", "B"], "the copy was not made anew"
 
 
 def test_a_journal_cut_back_costs_no_stream_that_is_there() -> None:

@@ -3,8 +3,9 @@
 ``<stream>/spare`` is a file of entries like the journal, of the keys that were said to belong to that
 stream: their values and deletions, no deltas. It is written by the commit thread once the journal has
 the same on disk, and is not synced for itself: it is for the day when the journal is damaged, not for the
-moment after a power cut. A COMMIT record at its beginning holds the name of the stream, and as its stamp how
-many changes there had been when the file was written anew, with nothing of what was deleted before.
+moment after a power cut. A COMMIT record at its beginning holds the name of the stream, as its stamp how
+many changes there had been when the file was written anew, with nothing of what was deleted before, and as
+its value how long the file was then: of one that has lost its end it is not known what it did not have.
 
 ``meta/spare`` is the copy of all streams that have no directory yet; in place of a name it has none. A
 deletion without a stamp says there that a key is not kept in it any more. A journal that was cut back may
@@ -30,7 +31,7 @@ from ..format.entries import (
     put_stamp,
     split_stamp,
 )
-from ..format.record import COMMIT, OVERHEAD, scan
+from ..format.record import COMMIT, OVERHEAD, U64, scan
 from ..io.files import FileSystem
 from ..io.findings import Finding
 from .journal import Journal, read_all
@@ -54,7 +55,7 @@ class Spare:
         self.end = 0  # where to go on writing; 0 if it has to be written anew
         self.fault = ""  # what is wrong with it
         self.changes = 0
-        """So many there had been when it was written anew; 0 where that is not said."""
+        """So many there had been when it was written anew; 0 if that is not said, or its end is lost."""
 
 
 def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None:
@@ -72,14 +73,14 @@ def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None
         spare.fault = "has no readable header" if data.strip(b"\0") else "is empty"
         return spare
     _, spare.salt = header
-    end, owner = FILE_HEADER_BYTES, None
+    end, owner, whole = FILE_HEADER_BYTES, None, b""
     for item in scan(data, end, len(data), spare.salt):
         if item.kind == 0:
             spare.fault = "is damaged"
             continue
         key, value = key_and_value(data, item.offset, item.size, item.subject_len)
         if item.kind == COMMIT:
-            owner, spare.changes = key, item.timestamp_ns
+            owner, whole, spare.changes = key, value, item.timestamp_ns
         elif item.kind in (PUT, DELETE):
             change, _ = split_stamp(item.timestamp_ns)
             spare.entries[key] = (change, value if item.kind == PUT else None)
@@ -91,6 +92,10 @@ def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None
         spare.fault = f"is that of stream {owner!r}"
     spare.name = name if name is not None else owner or ""
     spare.end = 0 if spare.fault else end
+    if len(whole) != U64.size:
+        spare.changes = 0
+    elif end < U64.unpack(whole)[0]:
+        spare.changes = spare.end = 0
     return spare
 
 
@@ -367,14 +372,15 @@ class _Copy:
             self.end += _size(staged)
             return SpareWrite(path, offset, staged, self.salt, False, False)
         self.salt = new_salt()
-        entries = [KeyChange(COMMIT, self.stream.encode(), b"", changes)]
-        entries += [
+        entries = [
             KeyChange(PUT, key.encode(), values[key][0], put_stamp(versions[key]))
             for home in self.homes
             for key in home.keys
             if key in values
         ]
-        self.end = self.live = FILE_HEADER_BYTES + _size(entries)
+        name = self.stream.encode()
+        self.end = self.live = FILE_HEADER_BYTES + OVERHEAD + len(name) + U64.size + _size(entries)
+        entries.insert(0, KeyChange(COMMIT, name, U64.pack(self.end), changes))
         return SpareWrite(path, 0, entries, self.salt, True, not self.stream)
 
 
