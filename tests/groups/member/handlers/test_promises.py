@@ -359,6 +359,7 @@ async def test_an_iteration_ends_with_the_membership(world: World, js: JetStream
 
 
 async def test_a_body_that_is_cancelled_leaves_in_order(world: World) -> None:
+    """Who comes at that moment may pull from a consumer that is deleted before nats-server looks at it."""
     await world.create(members=("a",))
     done = asyncio.Event()
     long = ConsumerConfig(ack_wait=300.0, max_ack_pending=1)

@@ -110,6 +110,9 @@ class Consuming:
         self._takeover: Takeover[JetStreamMessage] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._worker = self._spawn(self._run(), "work")
+        self._look: asyncio.Task[None] | None = None
+        if not (shared.settings.is_static or shared.js.connection.server_info.headrace):
+            self._look = self._spawn(self._look_once(), "look")
 
     def _spawn(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         name = f"{what} of {self._shared.label} at {self._plan.consumer}"
@@ -146,8 +149,9 @@ class Consuming:
             self._consumption.give_back(self._not_begun())
         else:
             self._consumption.abandon()
-        if self._keeper is not None and self._keeper is not asyncio.current_task():
-            self._keeper.cancel()
+        for task in (self._keeper, self._look):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
         if self.generation is not None:
             self.generation.lease.end()
             self._shared.ended(self.generation)
@@ -188,6 +192,24 @@ class Consuming:
             self._stop_work()
             if self.generation is not None:
                 self.generation.lease.end()
+
+    async def _look_once(self) -> None:
+        """Look behind the first pull whether its consumer is still there.
+
+        Who leaves deletes it, and nats-server never answers a pull that it had read, but not looked at, by
+        then. Missing heartbeats would tell, half a minute later.
+        """
+        made = self._consumer.cached_info
+        try:
+            info = await self._consumer.info()
+        except JetStreamApiError as error:
+            is_gone = error.code == NOT_FOUND
+        except HeadraceError:
+            return  # there is no answer, of which the consumption is told
+        else:
+            is_gone = made is not None and info.created != made.created
+        if is_gone and self.generation is None:
+            self._finish(Gone(self._is_settled()))
 
     def _is_settled(self) -> bool:
         return self._work is not None or self._time() - self._since > self._shared.settings.pull_s
