@@ -187,7 +187,9 @@ async def world(http: httpx2.AsyncClient, runtime: Runtime, clock: ManualClock) 
 @pytest.fixture
 async def address(world: World) -> AsyncIterator[str]:
     """The service on a socket."""
-    config = uvicorn.Config(create_app(world.runtime), lifespan="off", log_config=None)
+    config = uvicorn.Config(
+        create_app(world.runtime), lifespan="off", log_config=None, timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
