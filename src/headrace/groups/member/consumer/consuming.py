@@ -197,19 +197,16 @@ class Consuming:
         """Look behind the first pull whether its consumer is still there.
 
         Who leaves deletes it, and nats-server never answers a pull that it had read, but not looked at, by
-        then. Missing heartbeats would tell, half a minute later.
+        then. Missing heartbeats would tell, half a minute later. One that was made anew meanwhile may have
+        our pull: by a creation of ours that was asked for twice.
         """
-        made = self._consumer.cached_info
         try:
-            info = await self._consumer.info()
+            await self._consumer.info()
         except JetStreamApiError as error:
-            is_gone = error.code == NOT_FOUND
+            if error.code == NOT_FOUND and self.generation is None:
+                self._finish(Gone(self._is_settled()))
         except HeadraceError:
-            return  # there is no answer, of which the consumption is told
-        else:
-            is_gone = made is not None and info.created != made.created
-        if is_gone and self.generation is None:
-            self._finish(Gone(self._is_settled()))
+            pass  # there is no answer, of which the consumption is told
 
     def _is_settled(self) -> bool:
         return self._work is not None or self._time() - self._since > self._shared.settings.pull_s
