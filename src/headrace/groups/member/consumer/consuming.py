@@ -539,7 +539,7 @@ class Consuming:
     async def kill(self) -> None:
         """End at once: what runs is cancelled."""
         self._finish(Lost())
-        tasks = [task for task in (self._worker, self._keeper) if task is not None]
+        tasks = [task for task in (self._worker, self._keeper, self._look) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
