@@ -157,7 +157,9 @@ async def test_a_worker_sends_by_the_transport_of_its_client(world: World, addre
         finally:
             made.stop()
         assert made.completed == 1
-        assert (sent[0], sent[-1]) == ("claim", "complete")
+        # Where the machine stands still, the lease is extended while the answer is on its way.
+        told = [each for each in sent if each != "heartbeat"]
+        assert (told[0], told[-1]) == ("claim", "complete")
         await asyncio.to_thread(
             client.channel, "c"
         )  # the worker has not closed what is not its own

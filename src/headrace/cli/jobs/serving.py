@@ -22,7 +22,7 @@ from .. import loop_factory
 from ..shared.errors import Failure
 from ..shared.output import Output, Table
 from ..shared.process import tell_manager
-from ..shared.verbs import Declare
+from ..shared.verbs import Declare, run_loop
 from .commands import read_secret
 
 __all__ = [
@@ -187,7 +187,7 @@ def prune_command(args: Args) -> int:
         finally:
             await runtime.close()
 
-    rows = asyncio.run(prune())
+    rows = run_loop(prune())
     print("removed " + ", ".join(f"{count} {table}" for table, count in sorted(rows.items())))
     return 0
 
@@ -233,7 +233,7 @@ def _on(args: Args, work: Callable[[Database], Awaitable[T]]) -> T:
         finally:
             await database.close()
 
-    return asyncio.run(carry_out())
+    return run_loop(carry_out())
 
 
 def _show(args: Args, carried: Carried, *said: str) -> int:

@@ -11,12 +11,14 @@ exit status; None is 0.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -149,8 +151,31 @@ def run_loop(work: Coroutine[Any, Any, T], *, fast: bool = False) -> T:
     """Run it on an event loop of its own. Ctrl-C cancels it and raises KeyboardInterrupt."""
     import asyncio
 
+    before = signal.getsignal(signal.SIGINT)
+
+    async def interruptible() -> T:
+        loop, cancel = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        interrupts = 0
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            nonlocal interrupts
+            interrupts += 1
+            if interrupts > 1:
+                raise KeyboardInterrupt
+            # asyncio cancels where the signal hits it: between the look at a future and its result, too,
+            # which the loop then reports as an error of its own. Between two callbacks it may.
+            loop.call_soon_threadsafe(cancel, number, frame)
+
+        if cancel is before or not callable(cancel):  # Ctrl-C is not the loop's
+            return await work
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            return await work
+        finally:
+            signal.signal(signal.SIGINT, cancel)
+
     with asyncio.Runner(loop_factory=loop_factory() if fast else None) as runner:
-        return runner.run(work)
+        return runner.run(interruptible())
 
 
 def command_of(
