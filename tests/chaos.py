@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
@@ -14,11 +15,19 @@ from listening import HOST, Listening
 class ChaosProxy:
     """Forwards TCP to ``host:port``. ``reset()`` cuts every connection with RST, ``swallow()`` turns
     them into black holes, where bytes vanish and nothing is closed; while ``is_frozen`` it does so with new
-    ones, too. ``go_away()`` refuses connections until ``come_back()``."""
+    ones, too. ``go_away()`` refuses connections until ``come_back()``. ``passed`` tells what is let through
+    of a piece that a client has sent."""
 
-    def __init__(self, host: str, port: int, scheme: str = "nats") -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        scheme: str = "nats",
+        passed: Callable[[bytes], Awaitable[bytes]] | None = None,
+    ) -> None:
         self._target = (host, port)
         self._scheme = scheme
+        self._passed = passed
         self._pipes: set[_Pipe] = set()
         self._listening: Listening | None = None
         self.port = 0
@@ -69,7 +78,9 @@ class ChaosProxy:
         pipe.swallowing = self.is_frozen
         self._pipes.add(pipe)
         try:
-            await asyncio.gather(pipe.pump(reader, up_writer), pipe.pump(up_reader, writer))
+            await asyncio.gather(
+                pipe.pump(reader, up_writer, self._passed), pipe.pump(up_reader, writer)
+            )
         finally:
             self._pipes.discard(pipe)
             up_writer.transport.abort()
@@ -87,9 +98,16 @@ class _Pipe:
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
-    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        passed: Callable[[bytes], Awaitable[bytes]] | None = None,
+    ) -> None:
         try:
             while data := await reader.read(65536):
+                if passed is not None:
+                    data = await passed(data)
                 if not self.swallowing:
                     writer.write(data)
                     await writer.drain()

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
+from faultfs import FaultFS
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.stream.stream import Stream
+from headrace.broker.core.jetstream.tick.removals import DISPOSALS
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.output import Output
 from headrace.broker.core.net.session import Session
 from headrace.broker.core.peer import Peer
-from jetstream_world import CONNECT, Client, World
+from headrace.broker.store import FileStorage
+from headrace.broker.store.log.file_log import FileLog
+from headrace.broker.store.meta.spare import _Copy, _Home
+from jetstream_world import CONNECT, Client, HeldStorage, World
 
 ENDING = (Session, InProcessSession, Output, Stream, Consumer)
 
@@ -28,9 +33,9 @@ def _no_collection() -> Iterator[None]:
     gc.enable()
 
 
-def alive() -> Counter[type]:
+def alive(kinds: Iterable[type] = ENDING) -> Counter[type]:
     found: Counter[type] = Counter(map(type, gc.get_objects()))
-    return Counter({kind: found[kind] for kind in ENDING if found[kind]})
+    return Counter({kind: found[kind] for kind in kinds if found[kind]})
 
 
 def said(world: World, kind: Any, *lines: bytes) -> None:
@@ -155,3 +160,41 @@ def test_a_stream_that_is_deleted(storage: str, config: dict[str, Any]) -> None:
     for _ in range(3):
         world.advance(0.01)
     assert alive() == before
+
+
+def test_streams_that_are_deleted_together_wait_for_no_further_commit() -> None:
+    """One of them for each commit would be one that stays, where they are made and deleted all the time."""
+    storage = HeldStorage()
+    world = World(storage)
+    client = world.client()
+    before = alive()
+    for number in range(40):
+        client.stream(f"S{number}", subjects=[f"s{number}"], storage="memory")
+    storage.hold = True
+    answers = [client.request(b"$JS.API.STREAM.DELETE.S%d" % number) for number in range(40)]
+    while not all(each.messages for each in answers):
+        storage.release()
+        world.tick()
+    for _ in range(40 // DISPOSALS):
+        world.hub.run_timers()
+    world.tick()
+    assert alive() == before
+
+
+def test_what_the_store_keeps_of_a_stream_that_is_deleted() -> None:
+    kinds = (FileLog, _Copy, _Home)
+    world = World(FileStorage("/store", fs=FaultFS(), threaded=False))
+    client = world.client()
+    client.stream("KEPT", subjects=["kept"])
+    client.put(b"kept", b"x")
+    before = alive(kinds)
+    for messages in (0, 3):
+        client.stream(subjects=["s.>"])
+        for number in range(messages):
+            client.put(b"s.%d" % number, b"x")
+        assert alive(kinds) != before
+        assert client.api("STREAM.DELETE.S")["success"]
+        world.settle()
+        for _ in range(3):
+            world.advance(0.01)
+        assert alive(kinds) == before

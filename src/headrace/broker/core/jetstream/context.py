@@ -20,7 +20,7 @@ from .advisories import Advisories
 from .config.options import JetStreamOptions
 from .ports import StreamQuota
 from .tick.flush_barrier import FlushBarrier
-from .tick.removals import Removals
+from .tick.removals import Disposals, Removals
 
 COMPARED_MAX: Final = 20_000  # so many are compared with each other where the tree is no help
 _NAME_DIGITS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -120,6 +120,7 @@ class Context:
         self.advisories = Advisories(self)
         self.batch_room = BatchRoom()
         self.removals = Removals(self)
+        self.disposals = Disposals(self)
         self.taken = TakenSubjects()
 
     def new_name(self, length: int) -> str:

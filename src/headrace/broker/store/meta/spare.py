@@ -310,6 +310,7 @@ class Spares:
             self._leave(home)
         else:
             self._dirty.pop(home.copy, None)
+            home.copy.homes.clear()  # they know each other, and are freed at once so
         for key in home.keys:
             del self._homes[key]
 

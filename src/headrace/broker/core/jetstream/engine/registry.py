@@ -319,7 +319,7 @@ class Registry:
         context.storage.delete_stream(stream.name)
         if stream.config.storage == "file":
             context.barrier.paced.count()
-        context.barrier.want(Disposal(context.removals, stream.store, stream.let_go))
+        context.barrier.want(Disposal(context.disposals, stream.store, stream.let_go))
         context.advisories.stream(stream.name, "delete")
         stream.forget_subjects()
 

@@ -20,6 +20,8 @@ from .retry import Unread
 
 SLICE: Final = 100_000
 """Units of the store's work, of about 50 ns, in one turn."""
+DISPOSALS: Final = 8
+"""Of so many deleted streams at most in one turn: as many deletions of files go into a commit."""
 
 Then = Callable[[Exception | None], None]
 
@@ -234,29 +236,57 @@ class Limits:
             then(error)
 
 
+class Disposals:
+    """Lets go of the memory of deleted streams, a little of some of them in each turn of the loop.
+
+    None of it waits for the disk: streams that are made and deleted all the time are gone as soon.
+    """
+
+    def __init__(self, context: _Context) -> None:
+        self._context = context
+        self._waiting: deque[Disposal] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, disposal: Disposal) -> None:
+        """A deletion is durable."""
+        self._waiting.append(disposal)
+        if len(self._waiting) == 1:
+            self._context.barrier.turns.ask(self)
+
+    def turn(self) -> None:
+        """One slice, divided among those that have waited longest."""
+        some = min(DISPOSALS, len(self._waiting))
+        for _ in range(some):
+            disposal = self._waiting.popleft()
+            if not disposal.step(SLICE // some):
+                self._waiting.append(disposal)
+        if self._waiting:
+            self._context.barrier.turns.ask(self)
+
+
 class Disposal:
-    """Lets go of a deleted stream's memory, once its deletion is durable; then ``disposed`` is called."""
+    """A stream that is being deleted: its memory goes once that is durable; then ``disposed`` is called."""
 
     def __init__(
-        self, removals: Removals, store: StreamStore, disposed: Callable[[], None]
+        self, disposals: Disposals, store: StreamStore, disposed: Callable[[], None]
     ) -> None:
-        self._removals = removals
+        self._disposals = disposals
         self._store = store
         self._disposed = disposed
 
     def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
+        """See ``flush_barrier.Awaiting``."""
         return self._flushed
 
     def _flushed(self, bus: Bus, error: Exception | None) -> None:
         if error is None:  # or else the stream is there again
-            self._removals.add(self)
+            self._disposals.add(self)
 
-    def step(self) -> bool:
-        return self._store.dispose(SLICE)
-
-    def stall(self, error: StoreReadError) -> Unread | None:
-        """It reads nothing."""
-        return None
-
-    def end(self, error: Exception | None) -> None:
-        self._disposed()
+    def step(self, work: int) -> bool:
+        """Let go of so much, in units of the store's work; whether that was all."""
+        is_over = self._store.dispose(work)
+        if is_over:
+            self._disposed()
+        return is_over
