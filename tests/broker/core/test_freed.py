@@ -12,6 +12,7 @@ import pytest
 from faultfs import FaultFS
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.stream.stream import Stream
+from headrace.broker.core.jetstream.tick.flush_barrier import STREAMS_PER_COMMIT
 from headrace.broker.core.jetstream.tick.removals import DISPOSALS
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.output import Output
@@ -168,14 +169,17 @@ def test_streams_that_are_deleted_together_wait_for_no_further_commit() -> None:
     world = World(storage)
     client = world.client()
     before = alive()
-    for number in range(40):
+    for number in range(STREAMS_PER_COMMIT):
         client.stream(f"S{number}", subjects=[f"s{number}"], storage="memory")
     storage.hold = True
-    answers = [client.request(b"$JS.API.STREAM.DELETE.S%d" % number) for number in range(40)]
+    answers = [
+        client.request(b"$JS.API.STREAM.DELETE.S%d" % number)
+        for number in range(STREAMS_PER_COMMIT)
+    ]
     while not all(each.messages for each in answers):
         storage.release()
         world.tick()
-    for _ in range(40 // DISPOSALS):
+    for _ in range(STREAMS_PER_COMMIT // DISPOSALS):
         world.hub.run_timers()
     world.tick()
     assert alive() == before

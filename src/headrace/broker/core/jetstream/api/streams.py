@@ -173,7 +173,7 @@ class StreamsApi:
         self._assets = assets
         self._api = api
         api.add("INFO", "account_info_response", self.account, names=(0, 0))
-        api.add("STREAM.CREATE", "stream_create_response", self.create, changes=True)
+        api.add("STREAM.CREATE", "stream_create_response", self.create, changes=True, paced=True)
         api.add("STREAM.UPDATE", "stream_update_response", self.update, changes=True)
         api.add("STREAM.INFO", "stream_info_response", self.info, blank=_NO_PAGE)
         api.add("STREAM.DELETE", "stream_delete_response", self.delete, changes=True, paced=True)

@@ -289,6 +289,7 @@ class Registry:
         stream = Stream(context, config, created_ns, store, self.stream_marks)
         self.streams[config.name] = stream
         self._journal_stream(stream)
+        context.barrier.paced.count(directory=False)
         stream.open()
         self.copies.opened(stream)
         context.advisories.stream(config.name, "create")
@@ -317,8 +318,7 @@ class Registry:
         if LEFT_IDS + stream.name in context.storage.meta.load():
             context.storage.meta.delete(LEFT_IDS + stream.name)
         context.storage.delete_stream(stream.name)
-        if stream.config.storage == "file":
-            context.barrier.paced.count()
+        context.barrier.paced.count(directory=stream.config.storage == "file")
         context.barrier.want(Disposal(context.disposals, stream.store, stream.let_go))
         context.advisories.stream(stream.name, "delete")
         stream.forget_subjects()

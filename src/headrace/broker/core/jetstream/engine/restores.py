@@ -173,7 +173,7 @@ class Restores:
         memory = config.storage == "memory"
         store = context.storage.create_stream(config.name, memory=memory)
         if not memory:
-            context.barrier.paced.count()
+            context.barrier.paced.count(directory=True)
         self._registry.making[config.name] = (config, store)
         context.barrier.want()
         return store
