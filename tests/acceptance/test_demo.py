@@ -159,7 +159,7 @@ def test_it_goes_on_with_exactly_the_rest_then_finds_nothing_new(tmp_path: Path)
 def test_killed_in_the_middle_it_goes_on_with_exactly_the_rest_then_finds_nothing_new(
     tmp_path: Path,
 ) -> None:
-    """The suite kills a runner of a pipeline in the middle (``tests/pipeline/test_whole_runs.py``)."""
+    """``make standby`` kills a runner of a pipeline in the middle (``tests/pipeline/test_whole_runs.py``)."""
     need_java()
     out = tmp_path / "demo"
     cut = ("--batch", str(BATCH), "--limit")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import click
@@ -20,14 +21,19 @@ OF_ALL = {"--help", "--config", "--metadata", "--defaults"}
 """Of every command, or not of a field."""
 
 
-def commands(command: click.Command, path: str = "headrace") -> Iterator[tuple[str, click.Command]]:
+@cache
+def commands() -> dict[str, click.Command]:
     """All that there are, by what is typed."""
+    return dict(_below(root, "headrace"))
+
+
+def _below(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
-            yield from commands(below, f"{path} {name}")
+            yield from _below(below, f"{path} {name}")
     else:
         yield path, command
 
@@ -46,7 +52,7 @@ def test_each_option_is_named_on_a_page() -> None:
     named = set(re.findall(r"(?<![\w-])--[\w-]*\w(?![\w-])", pages()))
     missing = {
         f"{path} {option.opts[-1]}"
-        for path, command in commands(root)
+        for path, command in commands().items()
         for option in options(command)
         if named.isdisjoint((*option.opts, *option.secondary_opts))
     }
@@ -57,7 +63,7 @@ def test_no_option_is_hidden_but_those_that_ask_for_nothing() -> None:
     """A second spelling of what is there is one more to hold in mind."""
     hidden = {
         option.opts[-1]
-        for _, command in commands(root)
+        for command in commands().values()
         for option in options(command)
         if option.hidden
     }
@@ -82,7 +88,7 @@ def _is_of_connections(spelt: str) -> bool:
 
 
 def _command(typed: str) -> click.Command:
-    return dict(commands(root))[f"headrace {typed}"]
+    return commands()[f"headrace {typed}"]
 
 
 BUCKET: dict[str, Any] = buckets._FIELDS

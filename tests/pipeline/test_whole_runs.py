@@ -255,6 +255,7 @@ def leased(kind: str, write: Callable[..., Path], server: str, big_stream: str) 
             js.delete_stream(name)
 
 
+@pytest.mark.slow("tests/pipeline/test_lease.py")
 def test_a_warm_standby_goes_on_where_a_killed_runner_was_and_ctrl_c_finishes_the_running_batch(
     leased: Path, server: str, started: Callable[..., Running]
 ) -> None:

@@ -150,6 +150,7 @@ def test_a_crash_is_silent_for_two_times_to_acknowledge_and_a_lease(
     assert group.of("crash") <= bound_s("crash", far)
 
 
+@pytest.mark.slow("tests/sim/test_far_groups.py")
 @pytest.mark.parametrize("far", [LINKS[3]], ids=str)
 def test_who_judges_an_old_look_waits_for_a_time_to_acknowledge(
     silences: Any, far: Far, monkeypatch: pytest.MonkeyPatch

@@ -73,6 +73,7 @@ def anyio_backend():
 def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A session of pytest in ``folder``, warnings as errors."""
     plugin = [] if INSTALLED else ["-p", "headrace.testing.plugin"]
+    plugin += ["-p", "no:hypothesispytest"]  # a second for each session, and none has properties
     command = [sys.executable, "-m", "pytest", "-W", "error", *plugin, *arguments]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     return subprocess.run(

@@ -163,7 +163,8 @@ def test_it(headrace_published, headrace_sync_connection):
 def test_pytest_shows_the_difference(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(DIFFERS)
     plugin = [] if INSTALLED else ["-p", "headrace.testing.plugin"]
-    command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:asyncio", *plugin]
+    plugin += ["-p", "no:asyncio", "-p", "no:hypothesispytest"]
+    command = [sys.executable, "-m", "pytest", "-W", "error", *plugin]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100

@@ -36,7 +36,7 @@ def test_an_interrupt_between_the_look_at_a_future_and_its_result_is_no_error_of
 
         loop.call_soon(connect)
         await connected
-        await asyncio.sleep(20)
+        await asyncio.Event().wait()
 
     with pytest.raises(KeyboardInterrupt):
         run_loop(work(), fast=fast)
@@ -48,7 +48,7 @@ def test_a_second_interrupt_ends_what_does_not_end_at_the_first() -> None:
     async def work() -> None:
         signal.raise_signal(signal.SIGINT)
         try:
-            await asyncio.sleep(20)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             signal.raise_signal(signal.SIGINT)
 

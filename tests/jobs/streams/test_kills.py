@@ -72,7 +72,7 @@ async def two(config: Path) -> AsyncIterator[list[Service]]:
 async def test_each_message_becomes_one_job_in_order_whatever_is_killed(
     database_url: str, broker_url: str, tmp_path: Path
 ) -> None:
-    total, kills = 3000, portion(4, few=2)
+    total, kills = portion(3000, few=1000), portion(4, few=2)
     config = tmp_path / "jobs.toml"
     config.write_text(CONFIG.format(database=json.dumps(database_url), url=broker_url))
     database = open_database(database_url, threads=1)

@@ -2,8 +2,8 @@
 
 One writes each row once, the other the latest of each key. ``HEADRACE_SPARK_KILLS`` says how many are killed,
 ``HEADRACE_SPARK_SEED`` which. ``make spark-kills`` does 15. The suite kills a writer of the latest of a key
-and its server (``test_keyed_kills.py``) and a runner of a pipeline that writes exactly once
-(``tests/pipeline/test_whole_runs.py``).
+and its server (``test_keyed_kills.py``), and a worker and a server of a pipeline
+(``tests/spark/test_pipeline_restarts.py``); ``make standby`` kills runners.
 """
 
 from __future__ import annotations
