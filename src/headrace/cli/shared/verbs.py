@@ -155,6 +155,8 @@ def run_loop(work: Coroutine[Any, Any, T], *, fast: bool = False) -> T:
 
     async def interruptible() -> T:
         loop, cancel = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        if cancel is before or not callable(cancel):  # Ctrl-C is not the loop's
+            return await work
         interrupts = 0
 
         def interrupt(number: int, frame: FrameType | None) -> None:
@@ -166,8 +168,6 @@ def run_loop(work: Coroutine[Any, Any, T], *, fast: bool = False) -> T:
             # which the loop then reports as an error of its own. Between two callbacks it may.
             loop.call_soon_threadsafe(cancel, number, frame)
 
-        if cancel is before or not callable(cancel):  # Ctrl-C is not the loop's
-            return await work
         signal.signal(signal.SIGINT, interrupt)
         try:
             return await work
