@@ -11,6 +11,7 @@ import peers
 from group_processes.crowd import PeerVerbs
 from group_processes.strangers import STRANGERS, Stranger, is_wanted
 from headrace.client import Connection, connect
+from portions import play_one_way
 
 START: dict[str, Callable[[Path], peers.ServerProcess]] = {
     "headrace": peers.start_headrace,
@@ -24,9 +25,16 @@ def stranger(request: pytest.FixtureRequest) -> Stranger:
     return STRANGERS[request.param]()
 
 
-@pytest.fixture(
-    scope="session", params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)]
-)
+SERVERS = ("headrace", pytest.param("nats-server", marks=pytest.mark.peer))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What servers answer is compared in ``tests/conformance``; what members make of it, half of the tests
+    try on either, and ``make groups`` and ``make test-all`` all on both."""
+    play_one_way(metafunc, "server", SERVERS)
+
+
+@pytest.fixture(scope="session")
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:

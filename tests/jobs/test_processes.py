@@ -18,6 +18,7 @@ from headrace.jobs.store import open_database
 from jobs_attacks import TOKENS, serving
 from jobs_load import Load, Plan
 from jobs_world import World
+from portions import one_way
 from waiting import until
 
 RACER = """
@@ -107,7 +108,7 @@ async def test_every_job_ends_once_whatever_is_killed(kind: str, tmp_path: Path)
     assert report.kills["worker"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=one_way(["sqlite", "postgres"], "a batch"))
 def own_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A database that no other test has: what a killed process had begun may still be under way in it."""
     if request.param == "sqlite":
