@@ -246,9 +246,6 @@ class Disposals:
         self._context = context
         self._waiting: deque[Disposal] = deque()
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def add(self, disposal: Disposal) -> None:
         """A deletion is durable."""
         self._waiting.append(disposal)
