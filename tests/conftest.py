@@ -32,6 +32,10 @@ EXAMPLES: Final = 20
 COLLECT_AFTER: Final = (100_000, 50, 100)
 """How many objects, and passes over the generation before, between two passes of the garbage collector."""
 
+SPARED_COLLECTION: Final = "400"
+"""How much garbage nats-server makes, in hundredths of what it keeps, before it is collected: it keeps little
+in tests. ``make test-all`` leaves that to Go."""
+
 hypothesis.settings.register_profile(
     "dev",
     max_examples=50,
@@ -71,6 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ |= java_start.environment(os.environ, interpreted=not is_all)
     if not is_all:
         os.environ |= memory_disk.environment(os.environ)
+        os.environ.setdefault("GOGC", SPARED_COLLECTION)
     peers.FORKS.are_wanted = not is_all
     if hasattr(config, "workerinput"):
         _say_less(config)

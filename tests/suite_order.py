@@ -1,8 +1,8 @@
 """How processes share the tests: which files stay together, and the longest first.
 
 A long file that is begun last would let the other processes wait. ``tests/seconds.txt`` says how long each
-takes; ``make test-seconds`` writes it. Files whose tests share a session of Spark go to one process: in each
-other one, Java would have to start and to warm up, too.
+takes; ``make test-seconds`` writes it. Files whose tests share a session of Spark go to one process, and so
+do those that share a browser: in each other one, Java or Chromium would have to start and to warm up, too.
 """
 
 from __future__ import annotations
@@ -17,21 +17,41 @@ from typing import Final, NamedTuple
 import pytest
 
 __all__ = [
+    "BROWSER",
     "SECONDS",
     "SPARK",
+    "Share",
     "Taken",
     "in_order",
     "known",
     "longest_first",
     "share_of",
-    "with_spark",
 ]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SECONDS: Final = ROOT / "tests" / "seconds.txt"
-SPARK: Final = "tests/spark with a session"
 UNKNOWN_S: Final = 20.0
 """What a file is taken for that is not listed: better a short one begun early than a long one begun late."""
+
+
+class Share(NamedTuple):
+    """The files below a folder whose tests take what a process starts once."""
+
+    name: str
+    folder: str
+    fixture: str
+    """As tests take it, with its type."""
+
+    def files(self) -> frozenset[str]:
+        found = (ROOT / self.folder).rglob("test_*.py")
+        taking = re.compile(rf"\b{re.escape(self.fixture)}\b")
+        return frozenset(
+            path.relative_to(ROOT).as_posix() for path in found if taking.search(path.read_text())
+        )
+
+
+SPARK: Final = Share("tests/spark with a session", "tests/spark", "spark: SparkSession")
+BROWSER: Final = Share("tests/console with a page", "tests/console", "page: Any")
 
 
 class Taken(NamedTuple):
@@ -51,16 +71,13 @@ def known() -> dict[str, Taken]:
 
 
 @cache
-def with_spark() -> frozenset[str]:
-    """The files whose tests share a session of Spark."""
-    files = (ROOT / "tests" / "spark").rglob("test_*.py")
-    found = (path for path in files if re.search(r"\bspark: SparkSession\b", path.read_text()))
-    return frozenset(path.relative_to(ROOT).as_posix() for path in found)
+def _shares() -> dict[str, str]:
+    return {file: share.name for share in (SPARK, BROWSER) for file in share.files()}
 
 
 def share_of(file: str) -> str:
-    """What goes to one process: a file, or all files that share a session of Spark."""
-    return SPARK if file in with_spark() else file
+    """What goes to one process: a file, or all files that share what a process starts once."""
+    return _shares().get(file, file)
 
 
 def longest_first(files: Iterable[str], times: Mapping[str, Taken]) -> list[str]:

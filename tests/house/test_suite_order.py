@@ -10,14 +10,15 @@ import pytest
 import suite_order
 import suite_times
 from suite_order import (
+    BROWSER,
     ROOT,
     SPARK,
     UNKNOWN_S,
+    Share,
     Taken,
     known,
     longest_first,
     share_of,
-    with_spark,
 )
 
 REPORT = """<testsuites><testsuite>
@@ -46,26 +47,29 @@ def test_the_longest_file_is_first_and_an_unknown_one_is_not_last() -> None:
     assert longest_first([*files, *files], TIMES) == [files[3], files[1], files[2], files[0]]
 
 
-def test_files_that_share_a_session_of_spark_go_to_one_process() -> None:
-    """All that take the fixture ``spark``, and no others."""
+@pytest.mark.parametrize("share", [SPARK, BROWSER], ids=lambda share: share.folder)
+def test_files_that_share_what_is_started_once_go_to_one_process(share: Share) -> None:
+    """All that take the fixture, and no others."""
+    fixture, kind = share.fixture.split(": ")
     taking = set()
-    for path in (ROOT / "tests" / "spark").rglob("test_*.py"):
+    for path in (ROOT / share.folder).rglob("test_*.py"):
         arguments = {
-            argument.arg
+            argument.arg: ast.unparse(argument.annotation or ast.Constant(None))
             for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name.startswith("test_")
             for argument in node.args.args
         }
-        if "spark" in arguments:
+        if arguments.get(fixture) == kind:
             taking.add(path.relative_to(ROOT).as_posix())
-    assert len(taking) > 10
-    assert {share_of(file) for file in taking} == {SPARK}
-    assert with_spark() == taking
+    assert len(taking) > 5
+    assert {share_of(file) for file in taking} == {share.name}
+    assert share.files() == taking
     assert share_of("tests/wire/test_parser.py") == "tests/wire/test_parser.py"
 
 
 def test_a_share_of_several_files_counts_as_long_as_all_of_them() -> None:
-    one, other = sorted(with_spark())[:2]
+    one, other = sorted(SPARK.files())[:2]
     times = {one: Taken(1, 6.0), "a": Taken(1, 10.0), other: Taken(1, 5.0)}
     assert longest_first(["a", one, "b", other], {**times, "b": Taken(1, 1.0)}) == [
         one, other, "a", "b",
