@@ -43,20 +43,17 @@ async def wind_up(session: Session, caller: object) -> None:
     leaving = begin_to_leave(session, caller, ConnectionClosedError(_CLOSED))
     residents = list(session.residents)
     hands: list[list[asyncio.Future[Any]]] = []
-    must_be_read = False
     for observer in list(session.observers):
         if any(each._works_with(observer) for each in residents):
             continue
         if isinstance(observer, Feed):
             observer.stop_now(ConnectionClosedError(_CLOSED))
             hands += observer.hands(caller)
-            must_be_read = True
         elif isinstance(observer, Fetch):
             observer.give_up(ConnectionClosedError(_CLOSED))
-            must_be_read = True
     for subscription in list(session.subscriptions):
         if isinstance(subscription, Subscription):
-            must_be_read |= subscription._stop_calling()
+            subscription._stop_calling()
             worker = subscription._worker
             if worker is not None and worker is not caller:
                 hands.append([worker])
@@ -71,7 +68,8 @@ async def wind_up(session: Session, caller: object) -> None:
                 "is delivered again"
             )
         )
-    if must_be_read and session.link is not None:  # so that what is on its way goes back, too
+    # What is on its way goes back, too, also of what ended a moment before this.
+    if session.routes.ending and session.link is not None:
         read = session.keepalive.ping()
         await asyncio.wait([read], timeout=READ_TIMEOUT_S)
         if read.done() and not read.cancelled():

@@ -223,8 +223,8 @@ class Subscription:
         self._session.subscriptions.pop(self, None)
         self._wake()
 
-    def _stop_calling(self) -> bool:
-        """The connection is about to be closed: no callback begins any more. Whether something goes back."""
+    def _stop_calling(self) -> None:
+        """The connection is about to be closed: no callback begins any more."""
         if self._callback is not None or self._worker is not None:
             self._frames.clear()
             self._with_thread.clear()
@@ -232,7 +232,6 @@ class Subscription:
             self._note_emptied()
             self._session.close_route(self._route)
             self.end()
-        return False
 
     # The connection's side
 

@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+import chaos
 import peers
 from headrace.client import Connection, Consumer, JetStream, JetStreamMessage, Stream, connect
 from headrace.client.events import ErrorEvent, Event
 from headrace.errors import ConnectionClosedError
-from waiting import until
+from waiting import until, until_delivered
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -84,6 +85,47 @@ async def test_no_callback_begins_after_close_and_the_buffer_goes_back_at_once(
     rest = await rest_of(consumer, 300 - at_close)
     assert len(begun) == at_close
     assert sorted(begun + rest) == list(range(1, 301))
+
+
+@pytest.mark.parametrize("how", ["stopped before", "closed twice at once", "left behind a batch"])
+async def test_what_is_on_its_way_goes_back_however_close_comes_about(
+    reference_server: peers.ServerProcess, js: JetStream, stream: Stream, how: str
+) -> None:
+    """The server delivers more before it reads that nobody listens any more: an end that does not wait for
+    those would leave them to ``ack_wait``."""
+    await fill(js, stream, 5)
+    consumer = await stream.create_consumer(durable_name="c")
+    ends, has_more = asyncio.Event(), asyncio.Event()
+
+    async def passed(piece: bytes) -> bytes:
+        if ends.is_set() and not has_more.is_set():
+            await fill(js, stream, 5)
+            await until_delivered(consumer, 10)
+            has_more.set()
+        return piece
+
+    server = reference_server
+    async with chaos.ChaosProxy(server.host, server.port, server.scheme, passed=passed) as proxy:
+        worker = await connect(proxy.url)
+        theirs = await worker.jetstream().consumer(stream.name, "c")
+        consumption = theirs.consume(max_messages=100)
+        (await anext(consumption)).ack()
+        await worker.flush()
+        await until_delivered(consumer, 5)
+        if how == "left behind a batch":
+            async with worker, consumption:
+                await consumption.next_batch(2)
+                ends.set()
+        else:
+            ends.set()
+            if how == "stopped before":
+                await consumption.stop()
+                await worker.close()
+            else:
+                await asyncio.gather(worker.close(), worker.close())
+        await asyncio.wait_for(has_more.wait(), 5)
+    taken = 3 if how == "left behind a batch" else 1
+    assert await rest_of(consumer, 10 - taken) == list(range(taken + 1, 11))
 
 
 async def test_a_callback_that_runs_at_close_may_acknowledge(

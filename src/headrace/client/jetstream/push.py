@@ -170,10 +170,9 @@ class PushSubscription(Subscription):
         else:
             self._give_back()
 
-    def _stop_calling(self) -> bool:
+    def _stop_calling(self) -> None:
         """The connection is about to be closed, after which nothing could be acknowledged."""
         self._give_back()
-        return True
 
     def _give_back(self) -> None:
         frames = [*(message._frame for message in self._with_thread), *self._frames]

@@ -42,6 +42,8 @@ class RouteTable:
 
     def __init__(self) -> None:
         self.by_sid: dict[bytes, Route] = {}
+        self.ending: set[Route] = set()
+        """Those that are unsubscribed, and whose messages on their way are still to go back."""
         self.first = 1
         """What has a lower number came from a server that has been restarted since, or left for another."""
         self._last = 0
@@ -66,6 +68,7 @@ class RouteTable:
 
     def remove(self, route: Route) -> bool:
         """Forget a route; False if it was forgotten already."""
+        self.ending.discard(route)
         return self.by_sid.pop(route.sid, None) is not None
 
     def commands(self) -> bytes:

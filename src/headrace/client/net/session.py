@@ -482,6 +482,7 @@ class Session:
         """Unsubscribe, and send back the messages that came and those still on their way."""
         route.receive = self.refuse
         self.send_control(unsub(route.sid))
+        self.routes.ending.add(route)
         self.keepalive.call_when_read(lambda: self.routes.remove(route))
         self.refuse(frames)
 
