@@ -73,6 +73,8 @@ ASK_FIRST_S: Final = (
 ASK_MAX_S: Final = 0.5  # … up to here
 TERMED: Final = "term"  # as a message notes that it was answered
 REDELIVERIES_AWAITED: Final = 3  # one may be lost with a link
+LOOKS_AFTER_S: Final = (0.0, 0.5, 2.0)
+"""Behind the first pull, then each behind the one before: by the last, a server has looked at the pull."""
 
 
 class Consuming:
@@ -112,7 +114,7 @@ class Consuming:
         self._worker = self._spawn(self._run(), "work")
         self._look: asyncio.Task[None] | None = None
         if not (shared.settings.is_static or shared.js.connection.server_info.headrace):
-            self._look = self._spawn(self._look_once(), "look")
+            self._look = self._spawn(self._look_behind(), "look")
 
     def _spawn(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         name = f"{what} of {self._shared.label} at {self._plan.consumer}"
@@ -193,20 +195,26 @@ class Consuming:
             if self.generation is not None:
                 self.generation.lease.end()
 
-    async def _look_once(self) -> None:
+    async def _look_behind(self) -> None:
         """Look behind the first pull whether its consumer is still there.
 
         Who leaves deletes it, and nats-server never answers a pull that it had read, but not looked at, by
-        then. Missing heartbeats would tell, half a minute later. One that was made anew meanwhile may have
-        our pull: by a creation of ours that was asked for twice.
+        then; a busy one may have told us before the deletion that the consumer is there. Missing heartbeats
+        would tell, half a minute later. One that was made anew meanwhile may have our pull: by a creation of
+        ours that was asked for twice.
         """
-        try:
-            await self._consumer.info()
-        except JetStreamApiError as error:
-            if error.code == NOT_FOUND and self.generation is None:
-                self._finish(Gone(self._is_settled()))
-        except HeadraceError:
-            pass  # there is no answer, of which the consumption is told
+        for pause in LOOKS_AFTER_S:
+            await asyncio.sleep(pause)
+            if self.generation is not None:
+                return
+            try:
+                await self._consumer.info()
+            except JetStreamApiError as error:
+                if error.code == NOT_FOUND and self.generation is None:
+                    self._finish(Gone(self._is_settled()))
+                    return
+            except HeadraceError:
+                pass  # there is no answer, of which the consumption is told
 
     def _is_settled(self) -> bool:
         return self._work is not None or self._time() - self._since > self._shared.settings.pull_s
