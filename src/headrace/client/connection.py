@@ -43,10 +43,12 @@ async def wind_up(session: Session, caller: object) -> None:
     leaving = begin_to_leave(session, caller, ConnectionClosedError(_CLOSED))
     residents = list(session.residents)
     hands: list[list[asyncio.Future[Any]]] = []
+    goes_back = False
     for observer in list(session.observers):
         if any(each._works_with(observer) for each in residents):
             continue
         if isinstance(observer, Feed):
+            goes_back |= observer.is_over  # what nobody took of one whose route has ended
             observer.stop_now(ConnectionClosedError(_CLOSED))
             hands += observer.hands(caller)
         elif isinstance(observer, Fetch):
@@ -69,7 +71,7 @@ async def wind_up(session: Session, caller: object) -> None:
             )
         )
     # What is on its way goes back, too, also of what ended a moment before this.
-    if session.routes.ending and session.link is not None:
+    if (goes_back or session.routes.ending) and session.link is not None:
         read = session.keepalive.ping()
         await asyncio.wait([read], timeout=READ_TIMEOUT_S)
         if read.done() and not read.cancelled():

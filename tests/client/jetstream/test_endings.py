@@ -128,6 +128,37 @@ async def test_what_is_on_its_way_goes_back_however_close_comes_about(
     assert await rest_of(consumer, 10 - taken) == list(range(taken + 1, 11))
 
 
+async def test_close_waits_until_the_server_has_read_what_goes_back_of_a_drained_consumption(
+    reference_server: peers.ServerProcess, js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 5)
+    consumer = await stream.create_consumer(durable_name="c")
+    ends, is_held, may_pass = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def passed(piece: bytes) -> bytes:
+        if ends.is_set():
+            is_held.set()
+            await may_pass.wait()
+        return piece
+
+    server = reference_server
+    async with chaos.ChaosProxy(server.host, server.port, server.scheme, passed=passed) as proxy:
+        worker = await connect(proxy.url)
+        theirs = await worker.jetstream().consumer(stream.name, "c")
+        consumption = theirs.consume(max_messages=100)
+        await until(lambda: consumption.buffered == 5)
+        draining = asyncio.create_task(consumption.drain())
+        await until(lambda: consumption.state == "ended")
+        ends.set()
+        closing = asyncio.create_task(worker.close())
+        await asyncio.wait_for(is_held.wait(), 5)
+        done, _ = await asyncio.wait([closing], timeout=0.1)
+        assert not done
+        may_pass.set()
+        await asyncio.wait_for(asyncio.gather(closing, draining), 5)
+    assert await rest_of(consumer, 5) == [1, 2, 3, 4, 5]
+
+
 async def test_a_callback_that_runs_at_close_may_acknowledge(
     worker: Connection,
     js: JetStream,
