@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -183,8 +184,11 @@ async def test_a_stream_is_made_filled_searched_and_changed(
     await page.get_by_label("Text in the payload").fill("ann1")
     await page.get_by_role("button", name="Find").click()
     await page.get_by_text("1 found in 4 messages; that is all.").wait_for()
-    await page.locator(".line[data-seq='2']").click()
-    await page.get_by_role("button", name="Next", exact=True).click()
+    line = page.locator(".line[data-seq='2']")
+    await the_button_stays_where_it_is_pressed(page, "NOTES", 2, line.click)
+    await page.locator("dialog[open] h3", has_text="Message 3").wait_for()
+    step = page.get_by_role("button", name="Previous").click
+    await the_button_stays_where_it_is_pressed(page, "NOTES", 2, step)
     await page.locator("dialog[open] h3", has_text="Message 3").wait_for()
     await page.get_by_role("button", name="Next", exact=True).click()
     await page.locator("dialog[open] h3", has_text="Message 4").wait_for()
@@ -214,6 +218,31 @@ async def test_a_stream_is_made_filled_searched_and_changed(
     await dialog.wait_for(state="detached")
     assert (await stream.info()).state.messages == 2
     check(page)
+
+
+async def the_button_stays_where_it_is_pressed(
+    page: Any, stream: str, sequence: int, show: Callable[[], Awaitable[None]]
+) -> None:
+    """Press *Next* before the message that `show` asks for is there, and let go after it is."""
+    come = asyncio.Event()
+
+    async def late(route: Any) -> None:
+        await come.wait()
+        await route.continue_()
+
+    address = f"**/streams/{stream}/messages/{sequence}"
+    await page.route(address, late)
+    async with page.expect_request(address):
+        await show()
+    button = page.get_by_role("button", name="Next", exact=True)
+    await button.hover()
+    await page.mouse.down()
+    async with page.expect_response(address):
+        come.set()
+    await page.locator("dialog[open] h3", has_text=f"Message {sequence}").wait_for()
+    await page.locator("dialog[open] pre").wait_for()
+    await page.mouse.up()
+    await page.unroute(address)
 
 
 async def new_messages_are_followed(shown: World, page: Any) -> None:

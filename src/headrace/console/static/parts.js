@@ -111,15 +111,15 @@ export function Plot({ of, columns, title, series, format, dots = false }) {
   return html`<div class="panel plot"><h3>${title}</h3><div ref=${room} role="img" aria-label=${`${title} over time`}></div></div>`;
 }
 
-/** A modal dialog that closes with Escape, a click outside, or its button. */
-export function Dialog({ title, onClose, children }) {
+/** A modal dialog that closes with Escape, a click outside, or its button. One that stands `still` has its upper edge and its width whatever is in it. */
+export function Dialog({ title, still = false, onClose, children }) {
   const element = useRef(null);
   useEffect(() => {
     const dialog = element.current;
     dialog.showModal();
     return () => dialog.close();
   }, []);
-  return html`<dialog ref=${element} aria-label=${title} onCancel=${(event) => { event.preventDefault(); onClose(); }} onClick=${(event) => { if (event.target === element.current) onClose(); }}>
+  return html`<dialog ref=${element} class=${still ? "still" : undefined} aria-label=${title} onCancel=${(event) => { event.preventDefault(); onClose(); }} onClick=${(event) => { if (event.target === element.current) onClose(); }}>
     <h3>${title}</h3>${called() && html`<p class="soft">At ${called()}</p>`}${children}</dialog>`;
 }
 

@@ -77,10 +77,10 @@ function Letter({ path, stream, sequence, readOnly, onSent, onClose }) {
   ];
   const remove = seen && { title: "Delete", danger: true, name: String(sequence), text: `Deletes this letter of ${stream}, and overwrites its bytes. Its message is not sent again.`,
     run: (body) => api(`/streams/${enc(stream)}/messages/${sequence}`, { method: "DELETE", body }).then(() => { onSent(); return `Letter ${sequence} deleted`; }) };
-  return html`<${Dialog} title=${`Dead letter ${sequence}`} onClose=${onClose}>
+  return html`<${Dialog} title=${`Dead letter ${sequence}`} still=${true} onClose=${onClose}>
+    <p class="bar"><button onClick=${onClose}>Close</button><span class="grow"></span>
+      ${seen && html`<${Actions} readOnly=${readOnly} actions=${[resendOne(path, seen, onSent), remove]} />`}</p>
     ${seen ? html`<dl>${rows.map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${value}</dd>`)}</dl>
       ${seen.headers.length > 0 && html`<h3>Headers</h3><dl>${seen.headers.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`}
-      <h3>Payload</h3><${Payload} payload=${seen.payload} />` : html`<${Waiting} error=${error} />`}
-    <p class="bar"><button onClick=${onClose}>Close</button><span class="grow"></span>
-      ${seen && html`<${Actions} readOnly=${readOnly} actions=${[resendOne(path, seen, onSent), remove]} />`}</p></${Dialog}>`;
+      <h3>Payload</h3><${Payload} payload=${seen.payload} />` : html`<${Waiting} error=${error} />`}</${Dialog}>`;
 }

@@ -40,7 +40,7 @@ export function Messages({ stream, session }) {
     ${searching ? html`<${Search} path=${path} subject=${subject} line=${Line} head=${HEAD} onOpen=${setOpen} />` : following
       ? html`<${Follow} key=${`follow ${filter} ${markers}`} path=${path} filter=${filter} markers=${markers} onOpen=${setOpen} />`
       : html`<${Pages} key=${JSON.stringify([place, filter, markers])} path=${path} filter=${filter} markers=${markers} place=${place} onOpen=${setOpen} />`}
-    ${open !== null && html`<${Message} key=${open} path=${path} sequence=${open} readOnly=${session.read_only} onOpen=${setOpen} onClose=${() => setOpen(null)} />`}`;
+    ${open !== null && html`<${Message} path=${path} sequence=${open} readOnly=${session.read_only} onOpen=${setOpen} onClose=${() => setOpen(null)} />`}`;
 }
 
 /** Where the list begins: at the newest, a sequence, or a time. */
@@ -198,21 +198,27 @@ function Follow({ path, filter, markers, onOpen }) {
       ${all.slice(view.first, view.last).map((row, index) => html`<${Line} key=${row.seq} row=${row} top=${(view.first + index) * LINE} onOpen=${onOpen} />`)}</div></div>`;
 }
 
+/** A message, and the way to the ones beside it. The buttons stand still while one steps along: a click that begins before a message
+ *  is there and ends after it would meet no button otherwise. So they are above what differs, and the message before stays until then. */
 function Message({ path, sequence, readOnly, onOpen, onClose }) {
-  const [seen, error] = useDocument(`${path}/messages/${sequence}`, { live: false });
+  const [found, error] = useDocument(`${path}/messages/${sequence}`, { live: false });
+  const last = useRef(null);
+  if (found) last.current = { number: sequence, seen: found };
+  if (error) last.current = null;
+  const { number, seen } = last.current || { number: sequence, seen: null };
   const beside = async (forward) => {
     const page = await api(`${path}/messages?count=1&markers=1&${forward ? `from=${sequence + 1}` : `before=${sequence}`}`).catch((problem) => toast(problem.message, true));
     if (page && page.messages.length) onOpen(page.messages[0].seq);
     else if (page) toast(forward ? "This is the newest message" : "This is the oldest message");
   };
   const copy = () => navigator.clipboard.writeText(seen.payload.text || seen.payload.hex).then(() => toast("Payload copied"), () => toast("The browser lets nobody copy here", true));
-  const remove = { title: "Delete", danger: true, name: String(sequence), text: "Deletes this message, and overwrites its bytes.",
-    run: (body) => api(`${path}/messages/${sequence}`, { method: "DELETE", body }).then(() => { onClose(); return `Message ${sequence} deleted`; }) };
-  return html`<${Dialog} title=${`Message ${sequence}`} onClose=${onClose}>
+  const remove = { title: "Delete", danger: true, name: String(number), text: "Deletes this message, and overwrites its bytes.",
+    run: (body) => api(`${path}/messages/${number}`, { method: "DELETE", body }).then(() => { onClose(); return `Message ${number} deleted`; }) };
+  return html`<${Dialog} title=${`Message ${number}`} still=${true} onClose=${onClose}>
+    <p class="bar"><button onClick=${onClose}>Close</button><button onClick=${() => beside(false)}>Previous</button><button onClick=${() => beside(true)}>Next</button>
+      ${seen && html`<button onClick=${copy}>Copy</button><a class="button" download href=${asked(`${path}/messages/${number}/payload`)}>Download</a>`}<span class="grow"></span>
+      ${seen && html`<${Actions} readOnly=${readOnly} actions=${[publishing(path, seen), remove]} />`}</p>
     ${seen ? html`<dl><dt>Subject</dt><dd>${seen.subject}</dd><dt>Stored</dt><dd>${time(seen.time)}</dd></dl>
       ${seen.headers.length > 0 && html`<h3>Headers</h3><dl>${seen.headers.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`}
-      <h3>Payload</h3><${Payload} payload=${seen.payload} />` : html`<${Waiting} error=${error} />`}
-    <p class="bar"><button onClick=${onClose}>Close</button><button onClick=${() => beside(false)}>Previous</button><button onClick=${() => beside(true)}>Next</button>
-      ${seen && html`<button onClick=${copy}>Copy</button><a class="button" download href=${asked(`${path}/messages/${sequence}/payload`)}>Download</a>`}<span class="grow"></span>
-      ${seen && html`<${Actions} readOnly=${readOnly} actions=${[publishing(path, seen), remove]} />`}</p></${Dialog}>`;
+      <h3>Payload</h3><${Payload} payload=${seen.payload} />` : html`<${Waiting} error=${error} />`}</${Dialog}>`;
 }
