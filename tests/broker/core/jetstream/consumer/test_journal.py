@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,25 @@ def test_snapshot_and_deltas_bring_back_the_state(seed: int, tracks: bool) -> No
     journal.restore(restored, snapshot, deltas, 50)
     assert picture(restored) == picture(state)
     assert restored.next_seq == state.delivered_stream + 1
+
+
+@pytest.mark.parametrize(
+    "ended", [DeliveryState.acknowledge, lambda state, _: state.acknowledge_all(2, 2)]
+)
+def test_what_was_given_up_and_then_acknowledged_is_done_though_both_are_written_at_once(
+    ended: Callable[[DeliveryState, int], object],
+) -> None:
+    state = fresh()
+    snapshot = journal.encode_snapshot(state, 0, [])
+    state.deliver_many(state.begin_batch(0), [1, 2])
+    state.set_max_deliver(1)
+    state.refuse(1, 1, 0)
+    assert state.dead == {1: 1}
+    ended(state, 1)
+    restored = fresh()
+    journal.restore(restored, snapshot, [journal.encode_delta(state, 0)], 0)
+    assert not restored.dead
+    assert picture(restored) == picture(state)
 
 
 def test_deadlines_mean_the_same_wall_clock_time_after_a_restart() -> None:

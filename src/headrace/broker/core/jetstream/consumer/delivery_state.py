@@ -82,8 +82,8 @@ class DeliveryState:
         """Deadlines set anew since ``clear_log``, by refusals and progress."""
         self.done: list[int] = []
         """Stream sequences that were acknowledged or terminated, or left, since ``clear_log``."""
-        self.given_up: list[tuple[int, int]] = []
-        """(stream sequence, deliveries) of messages given up since ``clear_log``."""
+        self.given_up: dict[int, int] = {}
+        """Stream sequence → deliveries, of those of ``dead`` that were given up since ``clear_log``."""
         self.reset(start_seq)
 
     def reset(self, next_seq: int) -> None:
@@ -118,7 +118,7 @@ class DeliveryState:
         self.again = []
         self.moved = {}
         self.done = []
-        self.given_up = []
+        self.given_up = {}
 
     # -- delivering
 
@@ -197,6 +197,7 @@ class DeliveryState:
         if self.pending.pop(stream_seq, None) is None:
             if self.dead.pop(stream_seq, None) is None:
                 return False
+            self.given_up.pop(stream_seq, None)
             self.done.append(stream_seq)
             return True
         self.done.append(stream_seq)
@@ -246,8 +247,10 @@ class DeliveryState:
                 self.deliveries.pop(sequence, None)
                 self._queued.discard(sequence)
                 self._postponed.discard(sequence)
-        finished += [sequence for sequence in self.dead if sequence <= stream_seq]
-        self.dead = {seq: count for seq, count in self.dead.items() if seq > stream_seq}
+        for sequence in [sequence for sequence in self.dead if sequence <= stream_seq]:
+            del self.dead[sequence]
+            self.given_up.pop(sequence, None)
+            finished.append(sequence)
         self.floor_stream = stream_seq
         self.done += finished
         if not self.pending:
@@ -420,7 +423,7 @@ class DeliveryState:
         self.acknowledge(stream_seq)
         self.done.pop()
         self.dead[stream_seq] = count
-        self.given_up.append((stream_seq, count))
+        self.given_up[stream_seq] = count
         self.exhausted.append((stream_seq, count))
 
     def _sweep_redeliveries(self) -> None:

@@ -107,7 +107,7 @@ def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
         parts.append(_MANY.pack(b"D", len(state.done)))
         parts.append(pack(f"<{len(state.done)}Q", *state.done))
     if state.given_up:
-        parts.append(b"X" + _pairs(state.given_up))
+        parts.append(b"X" + _pairs(state.given_up.items()))
     parts.append(_PAIR.pack(b"F", state.floor_consumer, state.floor_stream))
     return b"".join(parts)
 
