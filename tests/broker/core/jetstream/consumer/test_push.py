@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.broker.core.jetstream.consumer import push
 from headrace.broker.store import MemoryStorage
 from headrace.limits import INGEST_PENDING_BYTES_MAX, OUTBOUND_BLOCKED_BYTES
 from jetstream_world import Client, Inbox, World, publication
@@ -203,6 +205,20 @@ def test_a_listener_that_comes_back_is_not_stopped_by_what_the_last_one_owed() -
     again = client.subscribe(b"d")
     world.settle()
     assert seqs(again)[0] == 22
+
+
+def test_a_listener_is_not_stopped_by_the_last_message_that_the_one_before_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(push, "FLOW_WINDOW_BYTES_FIRST", 1_000)
+    world, client, inbox = ready(flow_control=True, idle_heartbeat=SECOND)
+    client.send(b"UNSUB %b 1\r\n" % inbox.sid)
+    client.put(b"s.1", b"x" * 2_000)
+    assert seqs(inbox) == [1]
+    again = client.subscribe(b"d")
+    client.put(b"s.2")
+    world.settle()
+    assert seqs(again) == [2]
 
 
 def test_an_answer_to_nobody_is_nobodys() -> None:

@@ -188,10 +188,11 @@ class Push:
         consumer = self._consumer
         now_ns = self._clock.monotonic_ns()
         consumer.inactivity.last_active_ns = self._quiet_since_ns = now_ns
+        if self.window is not None:
+            # On both occasions: of who left in the midst of what was sent, that is counted behind it.
+            self.window.forget()
         if listened:
             consumer.wake()
-        elif self.window is not None:
-            self.window.forget()
         consumer.timer.arm()
 
     def _redeliver_all(self) -> None:
