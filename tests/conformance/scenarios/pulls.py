@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from conformance.driver import Step
@@ -32,6 +33,12 @@ def ready(messages: int, **config: Any) -> list[Step]:
     if messages:
         steps.append(publish_all(*["a.x"] * messages))
     return [*steps, consumer(**config)]
+
+
+def next_line(inbox: str, body: dict[str, Any]) -> str:
+    """A request of ``C``, as it is written."""
+    text = json.dumps(body)
+    return f"PUB $JS.API.CONSUMER.MSG.NEXT.S.C {inbox} {len(text)}\n{text}\n"
 
 
 REQUESTS: Table = [
@@ -114,6 +121,40 @@ REQUESTS: Table = [
             ask({"batch": 1, "expires": 2 * SECOND}),
             publish_all("a.x"),
             read(),
+            api(INFO),
+        ],
+    ),
+    Scenario(
+        "a request is served whole, though its inbox wants two",
+        [
+            *ready(4),
+            raw("SUB in 7\nUNSUB 7 2\n" + next_line("in", {"batch": 4, "expires": 2 * SECOND})),
+            read(2),
+            quiet(),
+            api(INFO),
+        ],
+    ),
+    Scenario(
+        "a request with a limit of bytes is served whole, though its inbox wants two",
+        [
+            *ready(4),
+            raw("SUB in 7\nUNSUB 7 2\n" + next_line("in", {"batch": 4, "max_bytes": 1000})),
+            read(2),
+            quiet(),
+            api(INFO),
+        ],
+    ),
+    Scenario(
+        "three requests wait, and their inbox wants two",
+        [
+            *ready(0),
+            raw(
+                "SUB in.* 7\nUNSUB 7 2\n"
+                + "".join(next_line(f"in.{each}", {"expires": 2 * SECOND}) for each in range(3))
+            ),
+            raw("PUB a.x 1\nx\n" * 4),
+            read(2),
+            quiet(),
             api(INFO),
         ],
     ),
