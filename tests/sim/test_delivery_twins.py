@@ -228,8 +228,8 @@ lines = st.sampled_from(
         b"SUB _R.q.> 55\r\nUNSUB 55 3\r\n",
     ]
 ).map(Line)
-"""None ends an inbox of pulls after a count: a second request of it is served whole if it is looked at before the
-end, as by the public server, and not at all behind it."""
+"""None ends an inbox of pulls after a count: a second request of it is served whole if it is looked at before
+the end, as by the public server, and not at all behind it."""
 deeds = st.sampled_from(["flow", "flow", "purge", "delete", "widen", "pause", "unpin", "keys"])
 times = st.sampled_from([0.1, 0.6, 1.1, 5.0])
 chunk = st.tuples(acts, st.lists(st.integers(0, 1000), max_size=3))
