@@ -139,6 +139,17 @@ def test_a_constant_load_ends_in_a_constant_number_within_bounds(
     assert busiest * load < 1.05 or len(mill.members) == high, (len(mill.members), load)
 
 
+def test_what_others_work_off_is_not_taken_for_what_the_group_can_go_on_with() -> None:
+    # Of three members one has two of the four partitions, and too much to do; the others, which were behind
+    # as well, handle more than comes for them.
+    mill = Mill(4, ("w-0",), arrive=22.5, handle=10)
+    decisions: list[Decision] = []
+    auto = scaler(down_looks=6, cooldown_seconds=20)
+    changes = run(mill, auto, 4000, decisions.append)
+    assert [count for _, count in changes] == [2, 3, 4]
+    assert decisions[-1].limit == pytest.approx(20, rel=0.05)
+
+
 def test_it_grows_until_the_load_is_handled_and_shrinks_when_it_is_gone() -> None:
     mill = Mill(12, ("w-0",), arrive=35, handle=10)
     auto = scaler()

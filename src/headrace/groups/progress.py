@@ -179,13 +179,15 @@ class Rates(NamedTuple):
         seconds: how far apart they are.
         arrived: new messages per second, at the source where there is one.
         handled: messages handled per second.
-        by_member: the same for each member that had a consumer.
+        by_member: messages handled per second, for each member that had a consumer.
+        for_member: new messages per second in the partitions of each of these members.
     """
 
     seconds: float
     arrived: float
     handled: float
     by_member: Mapping[str, float]
+    for_member: Mapping[str, float]
 
 
 def rates(before: GroupLag, after: GroupLag) -> Rates | None:
@@ -203,7 +205,12 @@ def rates(before: GroupLag, after: GroupLag) -> Rates | None:
     else:
         handled = sum(by_member.values())
     arrived = max(0.0, handled + (after.lag - before.lag) / seconds)
-    return Rates(seconds, arrived, handled, by_member)
+    lags = [{each.member: each.lag or 0 for each in look.members} for look in (before, after)]
+    for_member = {
+        member: max(0.0, done + (lags[1].get(member, 0) - lags[0].get(member, 0)) / seconds)
+        for member, done in by_member.items()
+    }
+    return Rates(seconds, arrived, handled, by_member, for_member)
 
 
 def _member_of(look: GroupLag, consumer: str) -> str:

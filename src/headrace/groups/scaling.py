@@ -156,7 +156,7 @@ class Experience:
         self._learning = 0  # of which share, while the group is behind
 
     def behind(self, share: int, handled: float, now_ns: int) -> None:
-        """The group is too far behind, while it handles this much per second."""
+        """The group is too far behind, while it can go on with this much per second."""
         before = self._seen.get(share)
         if before is None:
             kept_s = self._kept_s
@@ -252,6 +252,22 @@ class Situation:
         alone = sum(each.lag or 0 for each in look.members if len(each.partitions) == 1)
         here = look.group_lag or 0
         return look.lag * (1 - min(1.0, alone / here)) if here else float(look.lag)
+
+    @property
+    def sustained(self) -> float:
+        """Messages per second that the members could go on with, as what comes is divided among them now.
+
+        While some work off what waits for them, a group handles more than that: who is furthest behind
+        decides.
+        """
+        assert self.rates is not None
+        rates = self.rates
+        able = rates.handled
+        for each in self.look.members:
+            done, came = rates.by_member.get(each.member), rates.for_member.get(each.member)
+            if done and came and (each.lag or 0) / done > self._policy.target_seconds:
+                able = min(able, rates.arrived * done / came)
+        return able
 
     def share(self, members: int) -> int:
         """The most partitions that one of so many members owns."""
@@ -425,7 +441,7 @@ class Autoscaler:
                 return now.hold(f"too far behind, {self._slow} of {policy.up_looks} looks")
             if found.handled:
                 share = now.share(len(now.members))
-                self._experience.behind(share, found.handled, now.look.at_ns)
+                self._experience.behind(share, now.sustained, now.look.at_ns)
             return now.more()
         if now.behind_s > policy.target_seconds:
             return now.hold(

@@ -33,7 +33,7 @@ LOOK = GroupLag(
     stored=112,
     handled={("a", "t"): 9},
 )
-RATES = Rates(1.0, 3.0, 2.0, {"a": 2.0})
+RATES = Rates(1.0, 3.0, 2.0, {"a": 2.0}, {"a": 3.0})
 
 
 def test_the_table_for_people() -> None:
