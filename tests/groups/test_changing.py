@@ -27,6 +27,7 @@ from headrace.groups import (
     PartitioningFilter,
     elastic,
 )
+from headrace.groups.changing import OnProgress
 from headrace.groups.lag import measure
 from headrace.groups.record.records import CLOSED_BYTES
 from headrace.groups.server.bucket import Records
@@ -331,6 +332,33 @@ async def test_a_record_that_others_wrote_anew_without_the_change_is_made_good(
     assert group.change is None
     async with at_work(js, traffic):
         await traffic.publish(5)
+        await traffic.check()
+
+
+async def test_a_change_that_others_took_out_of_the_record_is_completed_before_the_next_one(
+    js: JetStream,
+) -> None:
+    await made(js, partitions=8)
+    traffic = Traffic(js)
+
+    def stop_at(phase: str) -> OnProgress:
+        def stop_there(progress: ChangeProgress) -> None:
+            if progress.phase == phase:
+                raise InterruptedError
+
+        return stop_there
+
+    with pytest.raises(InterruptedError):
+        await elastic.change(js, "S", "g", max_members=2, on_progress=stop_at("switching"))
+    records = Records(js, ElasticGroup)
+    record = await records.get("S", "g")
+    await records.update(dataclasses.replace(record, change=None), record.revision)
+    with pytest.raises(InterruptedError):
+        await elastic.change(js, "S", "g", max_members=4, on_progress=stop_at("closing"))
+    group = await elastic.undo_change(js, "S", "g")
+    assert (group.max_members, group.change) == (2, None)
+    async with at_work(js, traffic):
+        await traffic.publish(8)
         await traffic.check()
 
 

@@ -71,10 +71,15 @@ class _Stale(NamedTuple):
 
 
 async def begin(
-    js: JetStream, stream: str, group: str, alter: Callable[[ElasticGroup], ElasticGroup]
+    js: JetStream,
+    stream: str,
+    group: str,
+    alter: Callable[[ElasticGroup], ElasticGroup],
+    on_progress: OnProgress | None = None,
 ) -> ElasticGroup:
     """Write into the record that the group is to become ``alter(record)``; nothing, if it is that already, or
-    on its way there. Raises as ``elastic.change``."""
+    on its way there. A change that others took out of the record is completed first. Raises as
+    ``elastic.change``."""
     records = Records(js, ElasticGroup)
     for _ in range(ATTEMPTS):
         record = await records.get(stream, group)
@@ -92,6 +97,10 @@ async def begin(
         _check_limit(record, wanted)
         found = await work_queue.find(js, stream, group)
         _check_possible(found, record)
+        if steps.next_step(record, _seen(found, record)) is not Step.NOTHING:
+            # Or undoing the new one would open a queue that numbers as nobody's record says.
+            await go_on(js, stream, group, on_progress)
+            continue
         await _check_no_query(js, record)
         closed = found.config.max_bytes == CLOSED_BYTES
         before = _bytes_of(record) if closed else found.config.max_bytes

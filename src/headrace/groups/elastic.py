@@ -292,7 +292,7 @@ async def change(
         if "partitioning_filters" in named:
             origin = await consumers.origin_of(js, stream, "elastic")
             await trouble.check_new(js, alter(record), origin)
-        await under_way.begin(js, stream, group, alter)
+        await under_way.begin(js, stream, group, alter, on_progress)
     return await under_way.go_on(js, stream, group, on_progress)
 
 
