@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -105,4 +106,11 @@ def _counting(
             counts[label] += 1
         return result
 
-    return method
+    async def awaited(*args: Any, **named: Any) -> Any:
+        result = await original(*args, **named)
+        if taken(args, result):
+            counts[label] += 1
+        return result
+
+    is_told_by_its_result = taken is not entered and inspect.iscoroutinefunction(original)
+    return awaited if is_told_by_its_result else method
