@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -129,6 +130,15 @@ def test_what_a_page_lets_type_is_parsed(page: Path) -> None:
         except SystemExit:
             wrong.append(f"{each.command}: argparse refuses it")
     assert wrong == []
+
+
+def test_what_the_fuzzer_of_the_console_types_is_parsed() -> None:
+    # It plays them at random, for an hour: most would never be played here.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "fuzz")
+        commands: tuple[str, ...] = importlib.import_module("web_registry").COMMANDS
+    for command in commands:
+        parse(shlex.split(command))
 
 
 def test_this_reads_the_commands_of_many_pages() -> None:
