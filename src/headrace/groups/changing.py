@@ -102,10 +102,9 @@ async def begin(
             await go_on(js, stream, group, on_progress)
             continue
         await _check_no_query(js, record)
-        closed = found.config.max_bytes == CLOSED_BYTES
-        before = _bytes_of(record) if closed else found.config.max_bytes
+        begun = steps.begun(record, wanted, found.config.max_bytes)
         try:
-            return await records.update(steps.begun(record, wanted, before), record.revision)
+            return await records.update(begun, record.revision)
         except KeyExistsError:
             continue
     raise records.contended(stream, group)
